@@ -1,0 +1,20 @@
+"""One entry per operator: its arguments, its parameters and its reference."""
+
+from persistent_engine.manifest.experts import EXPERTS
+from persistent_engine.manifest.gqa import GQA
+from persistent_engine.manifest.linear import LINEAR
+from persistent_engine.manifest.mla import MLA
+from persistent_engine.manifest.operator import Operator, from_float, to_float
+from persistent_engine.manifest.sampling import SAMPLING, distribution, uniform
+
+__all__ = ["OPERATORS", "Operator", "distribution", "from_float", "number", "to_float", "uniform"]
+
+OPERATORS: tuple[Operator, ...] = LINEAR + MLA + GQA + EXPERTS + SAMPLING
+"""All operators; a plan's task carries the index."""
+
+_NUMBERS = {operator.name: index for index, operator in enumerate(OPERATORS)}
+
+
+def number(name: str) -> int:
+    """Index of the operator called `name`. Raises: KeyError."""
+    return _NUMBERS[name]
