@@ -22,7 +22,8 @@ def _recipe() -> str:
 
 
 def ensure(name: str, dtype: str = "float32", root: Path | None = None) -> Path:
-    """Directory of checkpoint `name`, built when missing or stale; kept under `root` (default `.cache/checkpoints`).
+    """Directory of checkpoint `name` under `root` (default `.cache/checkpoints`); built when missing or
+    stale.
 
     Raises `CheckpointError` when the name or dtype is unknown.
     """

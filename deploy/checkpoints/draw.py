@@ -1,7 +1,7 @@
 """Random tensors that depend on nothing but their name.
 
 Invariant: a tensor's values follow from its name, its shape and its gain alone, so that adding or reordering
-tensors changes no other. `RandomState` is numpy's frozen generator: its streams never change between versions.
+tensors changes no other. `RandomState` is numpy's frozen generator: its streams do not change with versions.
 """
 
 import hashlib

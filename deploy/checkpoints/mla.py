@@ -1,8 +1,8 @@
 """`tiny-mla`: DeepSeek-V3 architecture, latent attention, routed and shared experts, one draft layer.
 
 Tensor names as DeepSeek-V3's own checkpoint has them; the draft layer stands at index `num_hidden_layers`
-(`vllm/model_executor/models/deepseek_mtp.py`). A cache row is 512 latent values and 64 rotary ones: what vLLM's
-latent attention wants on the CPU.
+(`vllm/model_executor/models/deepseek_mtp.py`). A cache row is 512 latent values and 64 rotary ones: what
+vLLM's latent attention wants on the CPU.
 """
 
 from typing import Any

@@ -1,0 +1,27 @@
+# Each target prepares .venv first; with nothing changed that takes a tenth of a second.
+.PHONY: setup demo test lint bench soak
+BIN := .venv/bin
+export HF_HUB_OFFLINE ?= 1
+export VLLM_NO_USAGE_STATS ?= 1
+
+setup:
+	@PYTHON="$(PYTHON)" deploy/setup/run.sh
+
+# make demo ARGS="--model tiny-mla"
+demo: setup
+	@$(BIN)/speedtier demo $(ARGS)
+
+# make test ARGS="-k handoff -m 'not vllm'"
+test: setup
+	$(BIN)/pytest $(ARGS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/speedtier bench decode $(ARGS)
+
+soak: setup
+	$(BIN)/pytest -m soak --timeout=0 $(ARGS)
