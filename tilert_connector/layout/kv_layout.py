@@ -49,9 +49,7 @@ def mla_layout(layers: Sequence[int], item: int, rank: int = 512, rope: int = 64
     return KvLayout("mla", tuple(Plane(f"layers.{i}.kv", rank + rope, item) for i in layers))
 
 
-def gqa_layout(
-    layers: Sequence[int], item: int, kv_heads: int, head_dim: int, tile: int
-) -> KvLayout:
+def gqa_layout(layers: Sequence[int], item: int, kv_heads: int, head_dim: int, tile: int) -> KvLayout:
     """GQA: per layer and key-value head a plane of transposed key tiles and one of value rows.
 
     Source: vllm/v1/attention/backends/cpu_attn.py; the tile is the block size of the cache.

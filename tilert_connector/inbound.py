@@ -1,0 +1,78 @@
+"""One handoff as the decode node sees it.
+
+Invariant: states only move forward, EXPECTED -> WAITING -> WRITING -> COMMITTED -> TAKEN -> ENDED, any
+of them may go to ENDED, and `changed` is set once, when the handoff is committed or ended.
+"""
+
+import asyncio
+import enum
+
+from tilert_connector.protocol import Offer
+
+__all__ = ["Inbound", "State", "Writing"]
+
+
+class State(enum.Enum):
+    """Where a handoff stands."""
+
+    EXPECTED = "not offered by the prefill node yet"
+    WAITING = "offered, waiting for a free slot"
+    WRITING = "being written"
+    COMMITTED = "committed"
+    TAKEN = "taken for decoding"
+    ENDED = "ended"
+
+
+class Writing:
+    """One rank's part: who writes it (`peer`: its ZeroMQ routing id), and how far it is."""
+
+    def __init__(self, peer: bytes, offer: Offer) -> None:
+        self.peer = peer
+        self.offer = offer
+        self.generation = 0
+        """0: not admitted yet."""
+        self.landed = False
+        self.done = False
+
+    def planes(self) -> set[int]:
+        """Indices of the planes that this rank brings."""
+        return {index for start, stop in self.offer.planes for index in range(start, stop)}
+
+
+class Inbound:
+    """The state of one handoff; `Receiver` moves it."""
+
+    def __init__(self, handoff: str) -> None:
+        self.handoff = handoff
+        self.state = State.EXPECTED
+        self.tokens = 0
+        self.slot = -1
+        self.generation = 0
+        self.writings: dict[int, Writing] = {}
+        self.changed = asyncio.Event()
+        self.timer: asyncio.TimerHandle | None = None
+        self.outcome = ""
+        """Once ended: committed, failed or cancelled."""
+        self.reason = ""
+
+    def complete(self, planes: int) -> bool:
+        """Whether all `planes` planes have landed and each rank has said that it is done."""
+        brought: set[int] = set()
+        for writing in self.writings.values():
+            if not (writing.landed and writing.done):
+                return False
+            brought |= writing.planes()
+        return len(brought) == planes
+
+    def objection(self, offer: Offer, peer: bytes) -> str:
+        """Why this offer does not fit the ranks that have offered so far; empty if it does."""
+        known = self.writings.get(offer.rank)
+        if known is not None and (known.peer != peer or offer.round <= known.offer.round):
+            return f"rank {offer.rank} has offered round {known.offer.round} of it already"
+        if self.tokens and offer.tokens != self.tokens:
+            return f"tokens is {offer.tokens}, another rank or round offered {self.tokens}"
+        mine = Writing(peer, offer).planes()
+        for rank, writing in self.writings.items():
+            if rank != offer.rank and writing.planes() & mine:
+                return f"rank {rank} brings some of these planes already"
+        return ""

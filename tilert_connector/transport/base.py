@@ -1,0 +1,97 @@
+"""What the handoff asks of a data plane, on both ends.
+
+Invariants: a byte lands only under a grant; after `Sink.revoke` returned True nothing of that grant can
+land any more; after `Writer.close` returned the writer reads no source memory any more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from tilert_connector.transport.frame import Frame
+
+__all__ = ["Carrier", "Endpoint", "Grant", "Report", "Sink", "Writer"]
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a sink can be reached: its transport's name, its host (an IP address) and port."""
+
+    transport: str
+    host: str
+    port: int
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """Leave to write tokens [0, tokens) of some planes into one slot.
+
+    generation: never used twice for a slot. key: 16 random bytes that the writer must show.
+    planes: half-open ranges of plane indices.
+    """
+
+    handoff: str
+    rank: int
+    generation: int
+    key: bytes
+    slot: int
+    tokens: int
+    planes: Ranges
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sink tells about a grant, on the event loop: all planes landed, or why they will not."""
+
+    generation: int
+    landed: bool
+    landed_bytes: int
+    reason: str = ""
+
+
+class Sink(Protocol):
+    """The decode node's end. All methods are called on one asyncio loop."""
+
+    async def start(self) -> None:
+        """Begin to listen. Raises ConfigError if the address cannot be bound."""
+
+    def describe(self) -> Endpoint:
+        """Where writers connect; valid after `start`."""
+
+    def admit(self, grant: Grant, report: Callable[[Report], None]) -> None:
+        """Let this grant write. `report` is called at most once, on the loop, unless revoked first."""
+
+    async def revoke(self, generation: int, timeout_s: float) -> bool:
+        """Stop the grant's writer. True: no byte can land any more. False: not confirmed in time."""
+
+    async def close(self) -> None:
+        """Revoke everything, stop listening, join every thread."""
+
+
+class Writer(Protocol):
+    """The prefill node's end of one grant, driven by one thread that polls; no method blocks."""
+
+    def room(self) -> bool:
+        """Whether `write` may be called now."""
+
+    def write(self, frame: Frame, pieces: Sequence[memoryview]) -> None:
+        """Post one frame; `pieces` are its bytes in order and stay referenced until they are sent."""
+
+    def progress(self) -> None:
+        """Move what can be moved. Raises WireError when the grant's connection is of no more use."""
+
+    def completed(self) -> int:
+        """How many frames the sink has confirmed, in the order of `write`."""
+
+    def interest(self) -> tuple[int, bool, bool] | None:
+        """(file descriptor, wants to read, wants to write) to poll for; None: call again soon."""
+
+    def close(self) -> None:
+        """Drop every reference to source memory and end the connection."""
+
+
+class Carrier(Protocol):
+    """Makes writers."""
+
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> Writer:
+        """Begin to connect; does not wait. Raises WireError if that cannot even be tried."""
