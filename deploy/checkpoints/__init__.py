@@ -5,5 +5,6 @@ Invariant: the same name and dtype give the same bytes on every machine; nothing
 
 from deploy.checkpoints.build import DTYPES, NAMES, CheckpointError, build
 from deploy.checkpoints.cache import ensure
+from deploy.checkpoints.make import CheckpointConfig, make
 
-__all__ = ["DTYPES", "NAMES", "CheckpointError", "build", "ensure"]
+__all__ = ["DTYPES", "NAMES", "CheckpointConfig", "CheckpointError", "build", "ensure", "make"]

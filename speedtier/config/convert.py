@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from speedtier.config.fields import known_fields
+from speedtier.config.fields import choices, field_at, known_fields
 from speedtier.errors import ConfigError
 
 __all__ = ["from_mapping", "read", "read_toml"]
@@ -59,6 +59,8 @@ def _explain(message: str, raw: Mapping[str, Any], type_: type[msgspec.Struct]) 
         return _unknown(_joined(path, unknown["name"]), unknown["name"], known_fields(type_, path))
     if missing := _MISSING.search(reason):
         return f"{_joined(path, missing['name'])} is missing and has no default; set it"
+    if options := choices(field_at(type_, path)):
+        reason = f"take one of {', '.join(map(str, options))}"
     reason = reason[0].lower() + reason[1:]
     return f"{path or 'the whole'} = {_shown(raw, path)}: {reason}"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-__all__ = ["Field", "fields", "inner", "known_fields"]
+__all__ = ["Field", "choices", "field_at", "fields", "known_fields"]
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     default: Any
 
 
-def inner(hint: Any) -> tuple[Any, str]:
+def _inner(hint: Any) -> tuple[Any, str]:
     """Bare type and description of an annotation such as `Annotated[int | None, Meta(description=...)]`."""
     description = ""
     while True:
@@ -56,7 +56,7 @@ def _kind(hint: Any) -> tuple[Literal["one", "many", "struct", "structs", "table
         and origin not in (str, bytes)
     ):
         arguments = get_args(hint)
-        element = inner(arguments[0])[0] if arguments else str
+        element = _inner(arguments[0])[0] if arguments else str
         return ("structs" if _is_struct(element) else "many"), element
     return "one", hint
 
@@ -66,7 +66,7 @@ def fields(type_: type[msgspec.Struct]) -> list[Field]:
     hints = get_type_hints(type_, include_extras=True)
     found = []
     for field in msgspec.structs.fields(type_):
-        bare, description = inner(hints[field.name])
+        bare, description = _inner(hints[field.name])
         kind, one = _kind(bare)
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
@@ -86,10 +86,24 @@ def fields(type_: type[msgspec.Struct]) -> list[Field]:
 
 def known_fields(type_: type[msgspec.Struct], path: str) -> list[str]:
     """Names that the struct at a msgspec path below `type_` accepts."""
-    current: type[msgspec.Struct] = type_
-    for key in path.replace("[...]", "").split(".") if path else []:
-        step = next((field for field in fields(current) if field.name == key.partition("[")[0]), None)
-        if step is None or step.kind not in ("struct", "structs"):
-            return []
-        current = step.type
-    return [field.name for field in fields(current)]
+    if not path:
+        return [field.name for field in fields(type_)]
+    at = field_at(type_, path)
+    return [field.name for field in fields(at.type)] if at and at.kind in ("struct", "structs") else []
+
+
+def field_at(type_: type[msgspec.Struct], path: str) -> Field | None:
+    """The field at a msgspec path such as `decode[0].url`, or None."""
+    found: Field | None = None
+    current: Any = type_
+    for key in path.split("."):
+        if not _is_struct(current):
+            return None
+        found = next((field for field in fields(current) if field.name == key.partition("[")[0]), None)
+        current = found.type if found else None
+    return found
+
+
+def choices(field: Field | None) -> tuple[Any, ...]:
+    """The values of a `Literal` field; empty for any other."""
+    return get_args(field.type) if field is not None and get_origin(field.type) is Literal else ()

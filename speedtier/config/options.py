@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from speedtier.config.convert import from_mapping, read_toml
-from speedtier.config.fields import Field, fields
+from speedtier.config.fields import Field, choices, fields
 from speedtier.errors import ConfigError
 
 __all__ = ["command"]
@@ -75,6 +75,8 @@ def _option(name: str, field: Field) -> inspect.Parameter:
 
 def _help(field: Field) -> str:
     text = field.description or field.name.replace("_", " ")
+    if choices(field):
+        text += f" One of {', '.join(map(str, choices(field)))}."
     if field.kind in ("structs", "table"):
         text += (
             " As name=value,name=value; repeat for more." if field.kind == "structs" else " As name=value."

@@ -84,7 +84,7 @@ def test_options_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) ->
     ("arguments", "said"),
     [
         ([], "model is missing"),
-        (["--model", "m", "--dtype", "int3"], "dtype = 'int3'"),
+        (["--model", "m", "--dtype", "int3"], "dtype = 'int3': take one of float32, bfloat16"),
         (["--model", "m", "--limits-queue", "-1"], "limits.queue = -1"),
         (["--model", "m", "--decode", "http://c"], "--decode 'http://c': write it as name=value"),
         (["--model", "m", "--decode", "url=a,prot=1"], "decode[0].prot is not a known field"),
@@ -99,5 +99,5 @@ def test_help_shows_descriptions_and_defaults() -> None:
     app = typer.Typer()
     app.command()(command(Front, lambda _: None, help_="Run the front."))
     text = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output.split())
-    for part in ("Run the front.", "Checkpoint directory. (required)", "(default 16)", "Names: url, port."):
+    for part in ("Run the front.", "Checkpoint directory. (required)", "(default 16)", "Names: url, port.", "One of float32,"):
         assert part in text

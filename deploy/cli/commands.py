@@ -1,0 +1,85 @@
+"""Which subcommands there are and where each one lives.
+
+Invariant: naming a command here costs no import of what it runs.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from speedtier.config import command
+from speedtier.errors import ConfigError
+
+__all__ = ["COMMANDS", "Command"]
+
+
+class Command(msgspec.Struct, frozen=True):
+    """`path` is what one types; `run` takes one `config` of `module`."""
+
+    path: tuple[str, ...]
+    help: str
+    module: str
+    config: str
+    run: str
+
+    def load(self) -> Callable[..., None]:
+        """The function with its options. Raises `ConfigError` when a package that it needs is not
+        installed.
+        """
+        try:
+            module = import_module(self.module)
+        except ModuleNotFoundError as error:
+            name = " ".join(self.path)
+            raise ConfigError(
+                f"speedtier {name} needs the package {error.name!r}; run `make setup`"
+            ) from error
+        run: Callable[[Any], None] = getattr(module, self.run)
+        return command(getattr(module, self.config), run, help_=self.help)
+
+
+COMMANDS = (
+    Command(
+        ("checkpoint",),
+        "Build a small checkpoint in Hugging Face format.",
+        "deploy.checkpoints",
+        "CheckpointConfig",
+        "make",
+    ),
+    Command(
+        ("decode",),
+        "Run a decode node: receiver, persistent engine, HTTP.",
+        "persistent_engine.server",
+        "DecodeConfig",
+        "serve",
+    ),
+    Command(
+        ("router",),
+        "Run the OpenAI-compatible front over both tiers.",
+        "router",
+        "RouterConfig",
+        "serve",
+    ),
+    Command(
+        ("up",),
+        "Keep the whole stack running from one file, over your own vLLM or one it starts.",
+        "deploy.up",
+        "UpConfig",
+        "up",
+    ),
+    Command(
+        ("demo",),
+        "Ask both tiers the same questions, side by side, and compare the tokens.",
+        "deploy.demo",
+        "DemoConfig",
+        "demo",
+    ),
+    Command(
+        ("bench", "decode"),
+        "Measure decode speed against vLLM on the same weights.",
+        "deploy.bench",
+        "DecodeBenchConfig",
+        "decode",
+    ),
+)
