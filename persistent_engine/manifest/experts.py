@@ -46,13 +46,14 @@ def _gated(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
         slot, row = divmod(unit, width)
         row += int(ids[0, slot]) * width
         gate = to_float(gate_weight[row]) @ x[0]
-        out[slot, unit % width] = gate / (1 + np.exp(-gate)) * (to_float(up_weight[row]) @ x[0])
+        out[0, unit - rows[0]] = gate / (1 + np.exp(-gate)) * (to_float(up_weight[row]) @ x[0])
 
 
 def _down_add(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
     down_weight, hidden, ids, weights, residual, out = args
     width = int(params[0])
     total = residual[0].copy()
+    hidden = hidden.reshape(ids.shape[1], -1)
     for slot in range(ids.shape[1]):
         first = int(ids[0, slot]) * width
         total += weights[0, slot] * (to_float(down_weight[first + rows[0] : first + rows[1]]) @ hidden[slot])

@@ -38,6 +38,7 @@ def _store(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
 
 def _query(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
     q, weight, cos_sin, out = args
+    q = q.reshape(out.shape)
     out[:] = _norm_rotate(q, weight, cos_sin[int(regs[Register.POSITION])], params[0], bool(params[1]))
 
 
@@ -49,8 +50,9 @@ def _attend(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
     keys = to_float(key_state[: tiles * tile * width]).reshape(tiles, width, tile)
     keys = keys.transpose(0, 2, 1).reshape(tiles * tile, width)[:tokens]
     values = to_float(value_state[: tokens * width]).reshape(tokens, width)
+    heads = out.reshape(query.shape)
     for head in range(len(query)):
-        out[head] = attend(query[head], keys, values, scale)
+        heads[head] = attend(query[head], keys, values, scale)
 
 
 GQA = (

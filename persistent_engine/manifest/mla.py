@@ -34,6 +34,7 @@ def _query(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
     q, kv_b, cos_sin, out = args
     nope, rope, rank, value = (int(p) for p in params)
     up = to_float(kv_b).reshape(-1, nope + value, rank)
+    q = q.reshape(-1, nope + rope)
     rotated = rotate_pairs(q[:, nope : nope + rope], cos_sin[int(regs[Register.POSITION])])
     for head in range(len(q)):
         out[head, :rank] = q[head, :nope] @ up[head, :nope]
@@ -53,8 +54,9 @@ def _value(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
     context, kv_b, out = args
     nope, value, rank = (int(p) for p in params)
     up = to_float(kv_b).reshape(-1, nope + value, rank)
+    heads = out.reshape(-1, value)
     for head in range(len(context)):
-        out[head] = up[head, nope:] @ context[head]
+        heads[head] = up[head, nope:] @ context[head]
 
 
 MLA = (

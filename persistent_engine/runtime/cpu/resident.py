@@ -1,0 +1,176 @@
+"""Resident: the workers of one plan as threads that stay in compiled code, and the calls to steer them.
+
+Invariant (E1): threads enter compiled code once, at `start`, without the GIL, and leave it at `stop`.
+"""
+
+import os
+import threading
+import time
+
+import numpy as np
+from numba import njit
+
+from persistent_engine.plan import BufferKind, BufferRow, Dtype, Plan, Register, Task, Worker
+from persistent_engine.runtime.bind import Binding
+from persistent_engine.runtime.cpu.atomics import load, store, wake
+from persistent_engine.runtime.cpu.control import LINE, WORDS, Hang, Reason, Request, Word
+from persistent_engine.runtime.cpu.kernels import FIELDS, MOST_ARGS
+from persistent_engine.runtime.cpu.worker import follow, lead
+from persistent_engine.runtime.engine import MOST_STOPS, EngineFailed, Job
+
+__all__ = ["Resident"]
+
+MOST_PARAMS = 4
+
+
+@njit(nogil=True)
+def _raise_word(control, word, value):
+    store(control, word, value)
+    wake(control, word)
+
+
+@njit(nogil=True)
+def _read_word(control, word):
+    return load(control, word)
+
+
+def _operands(binding: Binding) -> tuple[np.ndarray, np.ndarray]:
+    """Per task: [MOST_ARGS x FIELDS] addresses and box shapes, [MOST_PARAMS] parameters."""
+    plan = binding.plan
+    operands = np.zeros((len(plan.tasks), MOST_ARGS * FIELDS), np.int64)
+    params = np.zeros((len(plan.tasks), MOST_PARAMS), np.float64)
+    for task, row in enumerate(plan.tasks):
+        args = plan.args[row[Task.ARG_FIRST] : row[Task.ARG_FIRST] + row[Task.ARG_COUNT]]
+        for place, arg in enumerate(args):
+            shape = (int(arg[3] - arg[2]), int(arg[5] - arg[4]))
+            operands[task, place * FIELDS : (place + 1) * FIELDS] = (binding.address(arg), *shape)
+        values = plan.params[row[Task.PARAM_FIRST] : row[Task.PARAM_FIRST] + row[Task.PARAM_COUNT], 0]
+        params[task, : len(values)] = values
+    return operands, params
+
+
+def _like(plan: Plan, kind: BufferKind) -> np.ndarray:
+    """An empty array of the dtype of the plan's matrices (more than one row) or state planes."""
+    rows = plan.buffers[plan.buffers[:, BufferRow.KIND] == kind]
+    brain = bool((rows[:, BufferRow.DTYPE] == Dtype.BF16).any())
+    return np.empty(0, np.uint16 if brain else np.float32)
+
+
+class Resident:
+    """Workers of one plan over given slots.
+
+    slots: writable uint8 arrays, each the memory of one slot. After each token and at the end of a request,
+    `descriptor` (an eventfd, non-blocking) becomes readable.
+    """
+
+    def __init__(self, binding: Binding, slots: list[np.ndarray], deadline_s: float = 10.0) -> None:
+        self._binding, self._slots = binding, slots
+        plan = binding.plan
+        capacity = plan.manifest.capacity
+        self.control = np.zeros(WORDS, np.int64)
+        self.hang = np.zeros(Hang.WIDTH, np.int64)
+        self.counters = np.zeros(max(1, len(plan.events)) * LINE, np.int64)
+        self.request = np.zeros(Request.WIDTH + MOST_STOPS, np.int64)
+        self.result = np.zeros(1, np.int64)
+        self.ring = np.zeros(capacity, np.int64)
+        self.times = np.zeros(capacity, np.int64)
+        self.integers = np.zeros(Register.COUNT, np.int64)
+        self.numbers = np.zeros(Register.COUNT, np.float64)
+        self._slot_word = np.zeros(LINE, np.int64)
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        operands, params = _operands(binding)
+        tables = (plan.tasks, plan.waits, plan.signals.reshape(-1, 1), operands, params)
+        self._tables = tuple(np.ascontiguousarray(table) for table in tables)
+        self._likes = (_like(plan, BufferKind.WEIGHT), _like(plan, BufferKind.STATE))
+        self._deadline_ns = int(deadline_s * 1e9)
+        self._threads: list[threading.Thread] = []
+        self._crash: list[str] = []
+
+    def _enter(self, worker: int) -> None:
+        row = self._binding.plan.workers[worker]
+        first, last = int(row[Worker.TASK_FIRST]), int(row[Worker.TASK_FIRST] + row[Worker.TASK_COUNT])
+        shared, registers = (self.control, self.hang, self.counters), (self.integers, self.numbers)
+        common = (self._tables, shared, registers, self._likes, self._deadline_ns)
+        try:
+            if worker == 0:
+                mine = (self._slot_word, self.request, self.result, self.ring, self.times, self.descriptor)
+                lead(first, last, *mine, *common)
+            else:
+                follow(worker, first, last, self._slot_word, *common)
+        except BaseException as error:  # compilation failed: nobody else would tell
+            self._crash.append(f"worker {worker}: {error!r}")
+            raise
+
+    def start(self, timeout_s: float = 300.0) -> None:
+        """Enter compiled code with every worker (compiles it on a first run). Raises: EngineFailed."""
+        for worker in range(len(self._binding.plan.workers)):
+            thread = threading.Thread(target=self._enter, args=(worker,), name=f"resident-{worker}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        limit = time.monotonic() + timeout_s
+        while _read_word(self.control, int(Word.READY)) < len(self._threads):
+            if self._crash or time.monotonic() > limit:
+                self.stop()
+                raise EngineFailed("; ".join(self._crash) or f"workers were not resident after {timeout_s} s")
+            time.sleep(0.002)
+
+    def submit(self, job: Job) -> int:
+        """Hand `job` to the leading worker; gives its sequence number. The caller checked that none is running."""
+        request, sampling = self.request, job.sampling
+        request[Request.POSITION], request[Request.TOKEN], request[Request.MOST] = job.position, job.token, job.most
+        request[Request.SLOT] = self._slots[job.slot].ctypes.data
+        request[Request.TOP_K], request[Request.SEED] = sampling.top_k, sampling.seed
+        request[Request.STOPS] = len(sampling.stops)
+        request[Request.STOPS + 1 : Request.STOPS + 1 + len(sampling.stops)] = sampling.stops
+        self.numbers[Register.TEMPERATURE] = sampling.temperature
+        self.numbers[Register.TOP_P], self.numbers[Register.MIN_P] = sampling.top_p, sampling.min_p
+        sequence = int(_read_word(self.control, int(Word.SUBMIT))) + 1
+        store_word, submit = _raise_word, int(Word.SUBMIT)
+        store_word(self.control, int(Word.TAIL), 0)
+        store_word(self.control, submit, sequence)
+        return sequence
+
+    def cancel(self, sequence: int) -> None:
+        """Ask the leading worker to end request `sequence` before its next step."""
+        _raise_word(self.control, int(Word.CANCEL), sequence)
+
+    def published(self) -> int:
+        """How many tokens of the current request stand in `ring` (and their CLOCK_MONOTONIC nanoseconds in `times`)."""
+        return int(_read_word(self.control, int(Word.TAIL)))
+
+    def finished(self, sequence: int) -> Reason | None:
+        """Why request `sequence` ended, or None while it runs."""
+        if _read_word(self.control, int(Word.DONE)) < sequence:
+            return None
+        return Reason(int(self.result[0]))
+
+    def failure(self) -> str | None:
+        """The report of a hang, or None (E6)."""
+        if self._crash:
+            return "; ".join(self._crash)
+        if not _read_word(self.control, int(Word.ABORT)):
+            return None
+        worker, task, event, expected, actual = (int(value) for value in self.hang)
+        plan = self._binding.plan
+        names, row = plan.manifest.names, plan.tasks[task]
+        producers = [
+            f"task {t} ({names[r[Task.LABEL]]}, worker {r[Task.WORKER]})"
+            for t, r in enumerate(plan.tasks)
+            if event in plan.signals[r[Task.SIGNAL_FIRST] : r[Task.SIGNAL_FIRST] + r[Task.SIGNAL_COUNT], 0]
+        ]
+        return (
+            f"worker {worker} waited too long in task {task} ({names[row[Task.LABEL]]}) for event {event}"
+            f" ({names[plan.events[event, 1]]}): expected {expected}, actual {actual}; producers: {', '.join(producers)}"
+        )
+
+    def stop(self) -> None:
+        """Leave compiled code and join the threads; idempotent."""
+        for word in (Word.STOP, Word.GO, Word.SUBMIT):
+            value = 1 if word is Word.STOP else int(_read_word(self.control, int(word))) + 1
+            _raise_word(self.control, int(word), value)
+        for thread in self._threads:
+            thread.join(timeout=30)
+        self._threads.clear()
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
