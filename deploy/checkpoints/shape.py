@@ -21,8 +21,8 @@ __all__ = ["BRANCH", "HIDDEN", "LENGTH", "LOGIT", "ROPE", "SHARP", "ends", "head
 
 HIDDEN = 256
 LENGTH = 4096  # tokens
-BRANCH = 1.5  # standard deviation that a branch adds to the stream
-SHARP = 1.5  # gain of queries and of keys
+BRANCH = 1.35  # standard deviation that a branch adds to the stream
+SHARP = 1.4  # gain of queries and of keys
 LOGIT = 4.0  # standard deviation of the logits
 ROPE: dict[str, Any] = {"rope_type": "default", "rope_theta": 10000.0}
 
@@ -40,7 +40,7 @@ def head(vocabulary: Vocabulary) -> NDArray[np.float32]:
     """Output rows `[vocabulary, HIDDEN]`, untied from the embedding."""
     rows = matrix("lm_head", vocabulary.size, HIDDEN, LOGIT)
     rows[list(vocabulary.markers)] = 0.0
-    rows[vocabulary.end] *= 0.9
+    rows[vocabulary.end] *= 0.8
     rows[list(vocabulary.stray)] *= 0.85
     return rows
 

@@ -15,7 +15,7 @@ import msgspec
 from speedtier.config.fields import choices, field_at, known_fields
 from speedtier.errors import ConfigError
 
-__all__ = ["from_mapping", "read", "read_toml"]
+__all__ = ["from_mapping", "read", "read_mapping"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -25,20 +25,22 @@ _MISSING = re.compile(r"missing required field `(?P<name>[^`]+)`")
 
 
 def read(path: Path, type_: type[T]) -> T:
-    """Read the TOML file at `path` as `type_`. Raises `ConfigError`."""
-    return from_mapping(read_toml(path), type_, str(path))
+    """Read the TOML file at `path`, or JSON if its name ends so, as `type_`. Raises `ConfigError`."""
+    return from_mapping(read_mapping(path), type_, str(path))
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file. Raises `ConfigError`."""
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The tables of a TOML or JSON file. Raises `ConfigError`."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            return msgspec.json.decode(text, type=dict[str, Any])
+        return tomllib.loads(text)
     except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); name a TOML file that exists"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a file that exists") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise ConfigError(f"{path}: not valid {kind}: {error}") from error
 
 
 def from_mapping(raw: Mapping[str, Any], type_: type[T], source: str, *, lax: bool = False) -> T:

@@ -32,7 +32,7 @@ def _inner(hint: Any) -> tuple[Any, str]:
             found = [
                 note.description for note in notes if isinstance(note, msgspec.Meta) and note.description
             ]
-            description = description or (found[0] if found else "")
+            description = description or (found[-1] if found else "")  # the outermost is the most specific
         elif get_origin(hint) in (Union, types.UnionType):
             kept = [part for part in get_args(hint) if part is not type(None)]
             hint = kept[0] if len(kept) == 1 else str

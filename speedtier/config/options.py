@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 
-from speedtier.config.convert import from_mapping, read_toml
+from speedtier.config.convert import from_mapping, read_mapping
 from speedtier.config.fields import Field, choices, fields
 from speedtier.errors import ConfigError
 
@@ -36,7 +36,7 @@ def command(type_: type[T], run: Callable[[T], None], *, help_: str) -> Callable
     flat = dict(_flat(type_))
 
     def invoke(config: Path | None, **given: Any) -> None:
-        raw = read_toml(config) if config is not None else {}
+        raw = read_mapping(config) if config is not None else {}
         for parameter, value in given.items():
             if value is not None and value != []:
                 path, field = flat[parameter]

@@ -58,6 +58,15 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read(tmp_path / "absent.toml", Front)
 
 
+def test_json_is_read_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "front.json"
+    path.write_text('{"host": "::1"}')
+    assert read(path, Front).host == "::1"
+    path.write_text("[]")
+    with pytest.raises(ConfigError, match="not valid JSON"):
+        read(path, Front)
+
+
 def test_text_becomes_a_number_only_when_asked() -> None:
     assert from_mapping({"wait_s": "3"}, Front, "flags", lax=True).wait_s == 3.0
     with pytest.raises(ConfigError):

@@ -99,5 +99,11 @@ def test_help_shows_descriptions_and_defaults() -> None:
     app = typer.Typer()
     app.command()(command(Front, lambda _: None, help_="Run the front."))
     text = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output.split())
-    for part in ("Run the front.", "Checkpoint directory. (required)", "(default 16)", "Names: url, port.", "One of float32,"):
+    for part in (
+        "Run the front.",
+        "Checkpoint directory. (required)",
+        "(default 16)",
+        "Names: url, port.",
+        "One of float32,",
+    ):
         assert part in text
