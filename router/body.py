@@ -1,0 +1,52 @@
+"""The client's request body: bytes that travel on unchanged, and a look at its top-level fields.
+
+Invariant (R7): no body that carries ``kv_transfer_params`` in any spelling that vLLM would read gets past
+this module. vLLM decodes with Python's ``json``, which also takes UTF-16, UTF-32 and numbers that are no
+JSON; what cannot be looked into here is only let through when those bytes cannot spell the name.
+"""
+
+import msgspec
+
+from router.errors import BadRequest
+
+__all__ = ["Body", "look"]
+
+FORBIDDEN = "kv_transfer_params"
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Body(msgspec.Struct, frozen=True):
+    """A request body.
+
+    ``raw``: the bytes. ``fields``: top-level names and their undecoded values, or None when the bytes are no
+    JSON object.
+    """
+
+    raw: bytes
+    fields: dict[str, msgspec.Raw] | None
+
+    def get(self, name: str) -> object:
+        """A field's decoded value; None where it is missing or the body is no object."""
+        value = (self.fields or {}).get(name)
+        return None if value is None else msgspec.json.decode(value)
+
+
+def look(raw: bytes) -> Body:
+    """Look into a body.
+
+    Raises:
+        BadRequest: it carries ``kv_transfer_params``, or might in an encoding that is not looked into.
+    """
+    try:
+        fields = _FIELDS.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        if FORBIDDEN.encode() in raw or b"\\u" in raw or b"\0" in raw:
+            raise BadRequest(f"The request body is not valid UTF-8 JSON: {error}") from None
+        return Body(raw, None)
+    if FORBIDDEN in fields or FORBIDDEN.encode() in bytes(fields.get("vllm_xargs", b"")):
+        raise BadRequest(
+            f"{FORBIDDEN} cannot be set by a client: the router decides where attention state "
+            "goes. Remove the field.",
+            param=FORBIDDEN,
+        )
+    return Body(raw, fields)

@@ -1,0 +1,55 @@
+"""Which headers travel on.
+
+Invariant (R7): hop-by-hop headers (RFC 9110, 7.6.1), and those that a ``Connection`` header names, never
+cross the router. The client's ``Authorization``, ``X-Request-Id`` and ``traceparent`` go to vLLM servers
+unchanged; decode nodes get the last two and never the first.
+"""
+
+from collections.abc import Iterator
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+__all__ = ["back", "onward", "traced"]
+
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+# Set anew by each hop's own HTTP library; request bodies have been decompressed by the time they travel on.
+REMADE = frozenset({"host", "content-length", "content-encoding", "expect"})
+TRACED = ("x-request-id", "traceparent", "tracestate")
+
+
+def _named(headers: CIMultiDictProxy[str]) -> Iterator[str]:
+    for value in headers.getall("connection", ()):
+        for name in value.split(","):
+            yield name.strip().lower()
+
+
+def _without(headers: CIMultiDictProxy[str], drop: frozenset[str]) -> CIMultiDict[str]:
+    gone = HOP_BY_HOP | drop | set(_named(headers))
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in gone)
+
+
+def onward(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """End-to-end headers of a client's request, for a server."""
+    return _without(headers, REMADE)
+
+
+def back(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """End-to-end headers of a server's reply, for the client; its length and encoding stay as they are."""
+    return _without(headers, frozenset())
+
+
+def traced(headers: CIMultiDictProxy[str]) -> dict[str, str]:
+    """The headers that tie one request's legs together, for decode nodes."""
+    return {name: headers[name] for name in TRACED if name in headers}

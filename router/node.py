@@ -1,0 +1,134 @@
+"""A decode node as the router sees it.
+
+Invariant: what a node can do is asked when it is first needed and again after every failure to reach it;
+until it has answered once it offers no slot.
+"""
+
+import asyncio
+import hashlib
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from router.config import DecodeNodeConfig, Timeouts
+from router.errors import ApiError, PeerBroken, PeerTimeout
+from router.stream import TokenStream, open_stream
+
+__all__ = ["Capabilities", "Node"]
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``GET /capabilities`` of a decode node says; fields the router does not need are not read.
+
+    ``max_tokens``: prompt and reply together. ``sampling``: names of the sampling fields that it executes.
+    """
+
+    max_tokens: int
+    slots: int
+    sampling: frozenset[str]
+    ctrl_port: int | None = None
+    fingerprint: dict[str, object] = {}
+
+
+class Node:
+    """One decode node: its address, what it can do, and how many requests of this router it holds."""
+
+    def __init__(self, config: DecodeNodeConfig, session: aiohttp.ClientSession, timeouts: Timeouts) -> None:
+        self.url = config.url.rstrip("/")
+        split = urlsplit(self.url)
+        self.name = split.netloc
+        self.host = config.ctrl_host or split.hostname or ""
+        self._port = config.ctrl_port
+        self._session = session
+        self._timeouts = timeouts
+        self._asking: asyncio.Task[Capabilities] | None = None
+        self._fresh = False
+        self.capabilities: Capabilities | None = None
+        self.fingerprint = ""
+        self.failure: ApiError | None = None
+        self.in_flight = 0
+
+    @property
+    def free(self) -> int:
+        """Slots that this router has not given away."""
+        return 0 if self.capabilities is None else self.capabilities.slots - self.in_flight
+
+    @property
+    def known(self) -> bool:
+        """Whether the node has answered since it last failed."""
+        return self._fresh
+
+    def doubt(self) -> None:
+        """Ask again before the next request: the node could not be reached."""
+        self._fresh = False
+
+    async def ask(self) -> Capabilities:
+        """What the node can do; callers at the same time share one question.
+
+        Raises:
+            PeerBroken, PeerTimeout: it does not say.
+        """
+        if self._fresh and self.capabilities is not None:
+            return self.capabilities
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+            self._asking.add_done_callback(self._asked)
+        return await asyncio.shield(self._asking)
+
+    def _asked(self, task: "asyncio.Task[Capabilities]") -> None:
+        self._asking = None
+        if not task.cancelled() and task.exception() is None:
+            self.capabilities, self._fresh, self.failure = task.result(), True, None
+            told = msgspec.json.encode(self.capabilities.fingerprint, order="deterministic")
+            self.fingerprint = f"speedtier-{hashlib.sha256(told).hexdigest()[:8]}"
+
+    async def _ask(self) -> Capabilities:
+        try:
+            async with (
+                asyncio.timeout(self._timeouts.connect),
+                self._session.get(f"{self.url}/capabilities") as reply,
+            ):
+                raw = await reply.read()
+                if reply.status != 200:
+                    raise PeerBroken(f"decode node {self.name} answered /capabilities with {reply.status}")
+                found = msgspec.json.decode(raw, type=Capabilities)
+                if found.ctrl_port is None and self._port is None:
+                    raise PeerBroken(f"decode node {self.name} names no ctrl_port; set decode.ctrl_port")
+                return found
+        except TimeoutError:
+            raise PeerTimeout(
+                f"decode node {self.name} did not say what it can do within {self._timeouts.connect:g} s"
+            ) from None
+        except aiohttp.ClientError as error:
+            raise PeerBroken(f"decode node {self.name} cannot be reached: {error}") from error
+        except msgspec.MsgspecError as error:
+            raise PeerBroken(
+                f"decode node {self.name} sent /capabilities that are no good: {error}"
+            ) from error
+
+    def transfer_params(self, handoff: str) -> dict[str, object]:
+        """``kv_transfer_params`` that send a prefill server's state here under the id ``handoff``."""
+        port = self._port or (self.capabilities.ctrl_port if self.capabilities else None)
+        return {"tilert_host": self.host, "tilert_ctrl_port": port, "tilert_handoff": handoff}
+
+    async def decode(self, order: dict[str, object], headers: dict[str, str]) -> TokenStream:
+        """Open ``POST /pd/decode``; see ``router.stream``."""
+        try:
+            return await open_stream(self._session, self.url, self.name, order, headers, self._timeouts)
+        except (PeerBroken, PeerTimeout):
+            self.doubt()
+            raise
+
+    async def cancel(self, handoff: str) -> None:
+        """End a request on the node and wait for it, bounded; failures are the node's own timers' to mend
+        (H5).
+        """
+        try:
+            async with (
+                asyncio.timeout(self._timeouts.cancel),
+                self._session.post(f"{self.url}/pd/cancel", json={"rid": handoff}) as reply,
+            ):
+                await reply.read()
+        except (TimeoutError, aiohttp.ClientError):
+            self.doubt()

@@ -1,0 +1,73 @@
+"""What both reply shapes share.
+
+Invariant: what does not change between chunks is encoded once, so a chunk costs one string escape and a join.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from router.transcript import Delta
+
+__all__ = ["DONE", "Form", "Reply", "encode"]
+
+encode = msgspec.json.encode
+DONE = b"data: [DONE]\n\n"
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of one reply.
+
+    ``details``: vLLM's ``prompt_tokens_details``. ``usage``: a usage chunk ends the stream.
+    ``running_usage``: each chunk carries usage. ``show_ids``: the client asked for token ids.
+    """
+
+    id: str
+    model: str
+    created: int
+    fingerprint: str
+    prompt: Sequence[int]
+    role: str = "assistant"
+    details: dict[str, object] | None = None
+    usage: bool = False
+    running_usage: bool = False
+    show_ids: bool = False
+
+    def counts(self, completion: int) -> dict[str, object]:
+        """``usage`` without details."""
+        prompt = len(self.prompt)
+        return {
+            "prompt_tokens": prompt,
+            "total_tokens": prompt + completion,
+            "completion_tokens": completion,
+        }
+
+    def full_counts(self, completion: int) -> dict[str, object]:
+        """``usage`` of a whole reply."""
+        return {
+            **self.counts(completion),
+            "prompt_tokens_details": self.details,
+            "completion_tokens_details": None,
+        }
+
+    def last_counts(self, completion: int) -> dict[str, object]:
+        """``usage`` of the chunk that ends a stream: nulls are left out."""
+        counts = self.counts(completion)
+        return counts if self.details is None else {**counts, "prompt_tokens_details": self.details}
+
+
+class Reply(Protocol):
+    """A reply shape: pieces of a stream, or one whole body. All are bytes that go out as they are."""
+
+    def begin(self) -> bytes:
+        """What comes before the first chunk."""
+
+    def chunk(self, delta: Delta, count: int) -> bytes:
+        """One step; ``count`` tokens with this one."""
+
+    def end(self, count: int) -> bytes:
+        """What comes after the last chunk."""
+
+    def whole(self, text: str, ids: Sequence[int], delta: Delta) -> bytes:
+        """The body of a reply that is not streamed; ``delta`` is its last step."""

@@ -1,0 +1,135 @@
+"""The decode leg: ``POST /pd/decode`` as a stream of token ids.
+
+Invariant: a stream ends in a ``done`` line or in an error; a connection that merely ends is an error.
+"""
+
+import asyncio
+
+import aiohttp
+import msgspec
+
+from router.config import Timeouts
+from router.errors import ApiError, Busy, PeerBroken, PeerTimeout
+
+__all__ = ["Line", "TokenStream", "open_stream"]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """The error object of a decode node."""
+
+    message: str = ""
+    type: str = ""
+    code: int = 500
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One NDJSON line: token ids, or the end with its reason, or an error."""
+
+    t: list[int] = []
+    done: bool = False
+    finish_reason: str | None = None
+    stop_reason: int | None = None
+    error: Fault | None = None
+
+
+_LINE = msgspec.json.Decoder(Line)
+LINE_LIMIT = 1 << 20
+
+
+def _fault(name: str, status: int, fault: Fault, retry_after: str | None = None) -> ApiError:
+    text = f"decode node {name}: {fault.message or fault.type or 'no reason given'}"
+    if status == 429:
+        seconds = int(retry_after) if retry_after and retry_after.isdigit() else 1
+        return Busy(text, retry_after_s=max(1, seconds))
+    if status == 504:
+        return PeerTimeout(text)
+    return PeerBroken(text)
+
+
+class TokenStream:
+    """Lines of one decode request, in order."""
+
+    def __init__(self, reply: aiohttp.ClientResponse, name: str, timeouts: Timeouts) -> None:
+        self._reply = reply
+        self._name = name
+        self._wait_s = timeouts.handoff + timeouts.connect
+        self._stall_s = timeouts.stall
+        self._rest = b""
+        self.done = False
+
+    async def lines(self) -> list[Line]:
+        """The next lines that are here, at least one; the last of them may be the ``done`` line.
+
+        Raises:
+            Busy, PeerBroken, PeerTimeout: the node says so, goes silent or hangs up.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    chunk = await self._reply.content.readany()
+            except TimeoutError:
+                raise PeerTimeout(f"decode node {self._name} sent no token for {self._wait_s:g} s") from None
+            except (aiohttp.ClientError, OSError) as error:
+                raise PeerBroken(f"decode node {self._name} broke off: {error}") from error
+            if not chunk:
+                raise PeerBroken(f"decode node {self._name} ended the stream before it was done")
+            self._wait_s = self._stall_s
+            *whole, self._rest = (self._rest + chunk).split(b"\n")
+            if len(self._rest) > LINE_LIMIT:
+                raise PeerBroken(f"decode node {self._name} sent a line of more than {LINE_LIMIT} bytes")
+            if found := [self._decode(line) for line in whole if line.strip()]:
+                return found
+
+    def _decode(self, raw: bytes) -> Line:
+        try:
+            line = _LINE.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise PeerBroken(f"decode node {self._name} sent a line that is no good: {error}") from error
+        if line.error is not None:
+            raise _fault(self._name, line.error.code, line.error)
+        self.done = self.done or line.done
+        return line
+
+    async def drain(self) -> None:
+        """Read to the ``done`` line."""
+        while not self.done:
+            await self.lines()
+
+    def close(self) -> None:
+        """Hang up; unless the stream was done, the node takes that as a cancel."""
+        if self.done:
+            self._reply.release()
+        else:
+            self._reply.close()
+
+
+async def open_stream(
+    session: aiohttp.ClientSession,
+    url: str,
+    name: str,
+    order: dict[str, object],
+    headers: dict[str, str],
+    timeouts: Timeouts,
+) -> TokenStream:
+    """Order tokens from a decode node.
+
+    Raises:
+        Busy, PeerBroken, PeerTimeout: it refuses or does not answer.
+    """
+    wait_s = timeouts.handoff + timeouts.connect
+    try:
+        async with asyncio.timeout(wait_s):
+            reply = await session.post(f"{url}/pd/decode", json=order, headers=headers)
+            if reply.status == 200:
+                return TokenStream(reply, name, timeouts)
+            async with reply:
+                raw = await reply.read()
+    except TimeoutError:
+        raise PeerTimeout(f"decode node {name} did not answer within {wait_s:g} s") from None
+    except aiohttp.ClientError as error:
+        raise PeerBroken(f"decode node {name} cannot be reached: {error}") from error
+    try:
+        fault = msgspec.json.decode(raw, type=Line).error or Fault()
+    except msgspec.MsgspecError:
+        fault = Fault(message=raw[:200].decode(errors="replace"))
+    raise _fault(name, reply.status, fault, reply.headers.get("retry-after"))
