@@ -32,7 +32,9 @@ def compile_plan(
     if policy not in POLICIES:
         raise PlanError(f"policy is {policy!r}; choose one of {', '.join(POLICIES)}")
     if not 1 <= capacity <= facts.max_position:
-        raise PlanError(f"capacity is {capacity}; choose 1 to the model's max_position_embeddings, {facts.max_position}")
+        raise PlanError(
+            f"capacity is {capacity}; choose 1 to the model's max_position_embeddings, {facts.max_position}"
+        )
     rounded = -(-capacity // tile_tokens) * tile_tokens
     if state_dtype is None:
         state_dtype = Dtype.BF16 if facts.dtype == "bfloat16" else Dtype.F32

@@ -36,9 +36,7 @@ def _groups(pieces: list[Piece], producers: list[tuple[int, ...]]) -> dict[int, 
     return {node: [(i,) for i in tasks] if node in partial else [tuple(tasks)] for node, tasks in by_node.items()}
 
 
-def connect(
-    pieces: list[Piece], producers: list[tuple[int, ...]], workers: list[int], labels: list[str]
-) -> Schedule:
+def connect(pieces: list[Piece], producers: list[tuple[int, ...]], workers: list[int], labels: list[str]) -> Schedule:
     """Events, waits and signals for tasks that are placed. labels: a name for each task's node."""
     group_of = {task: group for groups in _groups(pieces, producers).values() for group in groups for task in group}
     numbers: dict[tuple[int, ...], int] = {}

@@ -47,9 +47,7 @@ def _sample(args: Sequence[np.ndarray], params: Sequence[float], rows: tuple[int
     if temperature == 0:
         regs[Register.NEXT] = int(np.argmax(logits))
         return
-    weights = distribution(
-        logits, temperature, int(regs[Register.TOP_K]), regs[Register.TOP_P], regs[Register.MIN_P]
-    )
+    weights = distribution(logits, temperature, int(regs[Register.TOP_K]), regs[Register.TOP_P], regs[Register.MIN_P])
     draw = uniform(int(regs[Register.SEED]), int(regs[Register.POSITION]))
     chosen = int(np.searchsorted(np.cumsum(weights), draw, side="right"))
     regs[Register.NEXT] = min(chosen, int(np.flatnonzero(weights)[-1]))

@@ -1,6 +1,12 @@
 """Graph of the GQA family (Qwen3, Llama): grouped-query attention, dense feed-forward."""
 
-from persistent_engine.models.blocks import add_embedding, add_feed_forward, add_head, add_norm, add_projection
+from persistent_engine.models.blocks import (
+    add_embedding,
+    add_feed_forward,
+    add_head,
+    add_norm,
+    add_projection,
+)
 from persistent_engine.models.facts import GqaFacts, ModelFacts
 from persistent_engine.models.graph import Box, Graph
 

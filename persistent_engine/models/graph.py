@@ -80,7 +80,9 @@ class Graph:
         """Declare a plane of the slot; the name is the plane's name in the KvLayout."""
         return self._declare(Buffer(name, BufferKind.STATE, self.state_dtype, self.capacity, width))
 
-    def add(self, operator: str, label: str, layer: int, *boxes: Box, params: tuple[float, ...] = (), rows: int = 1) -> None:
+    def add(
+        self, operator: str, label: str, layer: int, *boxes: Box, params: tuple[float, ...] = (), rows: int = 1
+    ) -> None:
         """Append a node."""
         self.nodes.append(Node(operator, label, layer, boxes, params, rows))
 

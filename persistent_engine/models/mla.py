@@ -1,6 +1,12 @@
 """Graph of the MLA family (DeepSeek-V3): absorbed latent attention, dense then routed feed-forward."""
 
-from persistent_engine.models.blocks import add_embedding, add_feed_forward, add_head, add_norm, add_projection
+from persistent_engine.models.blocks import (
+    add_embedding,
+    add_feed_forward,
+    add_head,
+    add_norm,
+    add_projection,
+)
 from persistent_engine.models.facts import MlaFacts, ModelFacts
 from persistent_engine.models.graph import Box, Graph
 

@@ -42,7 +42,9 @@ class Binding:
 def _check_range(name: str, first: np.ndarray, count: np.ndarray, size: int) -> None:
     bad = (first < 0) | (count < 0) | (first.astype(np.int64) + count > size)
     if bad.any():
-        raise PlanError(f"plan table 'tasks', row {int(np.argmax(bad))}: its {name} lie outside the table; compile again")
+        raise PlanError(
+            f"plan table 'tasks', row {int(np.argmax(bad))}: its {name} lie outside the table; compile again"
+        )
 
 
 def check_references(plan: Plan) -> None:

@@ -7,8 +7,10 @@ shared word goes through them. Words are int64, given as (array, index). System 
 import platform
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from persistent_engine.runtime.cpu.jit import kernel
 
 __all__ = ["add", "clock_ns", "load", "notify", "pause", "sleep_on", "store", "wake", "yield_core"]
 
@@ -80,32 +82,32 @@ def pause(typingctx):
     return types.void(), generate
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def yield_core():
     """Let another runnable thread have the core."""
     _sched_yield()
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def clock_ns(scratch):
     """CLOCK_MONOTONIC in nanoseconds, as time.monotonic_ns. scratch: int64[2] of the caller."""
     _clock_gettime(types.int32(_CLOCK_MONOTONIC), scratch.ctypes.data)
     return scratch[0] * 1_000_000_000 + scratch[1]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sleep_on(array, index, seen):
     """Sleep until `wake` while the low 32 bits of array[index] equal those of `seen` (little-endian words)."""
     _syscall(_SYS_FUTEX, array.ctypes.data + index * 8, _FUTEX_WAIT_PRIVATE, seen & 0x7FFFFFFF, 0, 0, 0)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def wake(array, index):
     """Wake all that sleep on array[index]."""
     _syscall(_SYS_FUTEX, array.ctypes.data + index * 8, _FUTEX_WAKE_PRIVATE, 0x7FFFFFFF, 0, 0, 0)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def notify(descriptor, scratch):
     """Add one to an eventfd. scratch: int64[2] of the caller."""
     scratch[0] = 1

@@ -5,8 +5,10 @@ Kernels get addresses because a plan's buffers resolve at load: one table of int
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, njit, types
+from numba import carray, types
 from numba.extending import intrinsic
+
+from persistent_engine.runtime.cpu.jit import kernel
 
 __all__ = ["f32", "i32", "narrow", "view", "widen"]
 
@@ -25,19 +27,19 @@ _UNKNOWN = 1 << 40
 """Length of views: kernels index by shapes that the plan fixes, and nothing else knows the length."""
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def view(address, like):
     """Array at `address` with the element type of the array `like`."""
     return carray(_pointer(address, like), (_UNKNOWN,))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def f32(address):
     """float32 array at `address`."""
     return carray(_pointer(address, _FLOAT), (_UNKNOWN,))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def i32(address):
     """int32 array at `address`."""
     return carray(_pointer(address, _INTEGER), (_UNKNOWN,))

@@ -8,12 +8,12 @@ import threading
 import time
 
 import numpy as np
-from numba import njit
 
 from persistent_engine.plan import BufferKind, BufferRow, Dtype, Plan, Register, Task, Worker
 from persistent_engine.runtime.bind import Binding
 from persistent_engine.runtime.cpu.atomics import load, store, wake
 from persistent_engine.runtime.cpu.control import LINE, WORDS, Hang, Reason, Request, Word
+from persistent_engine.runtime.cpu.jit import kernel
 from persistent_engine.runtime.cpu.kernels import FIELDS, MOST_ARGS
 from persistent_engine.runtime.cpu.worker import follow, lead
 from persistent_engine.runtime.engine import MOST_STOPS, EngineFailed, Job
@@ -23,13 +23,13 @@ __all__ = ["Resident"]
 MOST_PARAMS = 4
 
 
-@njit(nogil=True)
+@kernel
 def _raise_word(control, word, value):
     store(control, word, value)
     wake(control, word)
 
 
-@njit(nogil=True)
+@kernel
 def _read_word(control, word):
     return load(control, word)
 

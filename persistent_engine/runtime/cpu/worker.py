@@ -5,11 +5,21 @@ Worker 0 leads: it takes requests, opens each step by raising GO, samples, and p
 """
 
 import numpy as np
-from numba import njit
 
 from persistent_engine.plan import Register, Task, Wait
-from persistent_engine.runtime.cpu.atomics import add, clock_ns, load, notify, pause, sleep_on, store, wake, yield_core
+from persistent_engine.runtime.cpu.atomics import (
+    add,
+    clock_ns,
+    load,
+    notify,
+    pause,
+    sleep_on,
+    store,
+    wake,
+    yield_core,
+)
 from persistent_engine.runtime.cpu.control import LINE, Hang, Reason, Request, Word
+from persistent_engine.runtime.cpu.jit import kernel
 from persistent_engine.runtime.cpu.kernels import run_task
 
 __all__ = ["follow", "lead"]
@@ -33,7 +43,7 @@ PAUSES_BEFORE_YIELD = 2_000
 YIELDS_BEFORE_SLEEP = 50
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _await_change(control, word, seen):
     """Wait until control[word] differs from `seen`, or STOP or ABORT: spin, then yield the core, then sleep."""
     for round_ in range(PAUSES_BEFORE_YIELD + YIELDS_BEFORE_SLEEP):
@@ -49,7 +59,7 @@ def _await_change(control, word, seen):
     add(control, SLEEPERS, -1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _report(control, hang, me, task, event, expected, actual):
     """The first worker that gives up leaves its report and stops the others."""
     if add(control, ABORT, 1) == 0:
@@ -58,7 +68,7 @@ def _report(control, hang, me, task, event, expected, actual):
     wake(control, SUBMIT)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _await_event(control, hang, counters, event, expected, deadline_ns, me, task, clock):
     """Wait for a counter; gives whether the worker may go on."""
     rounds, started = 0, np.int64(0)
@@ -79,7 +89,7 @@ def _await_event(control, hang, counters, event, expected, deadline_ns, me, task
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _run_queue(me, first, last, epoch, slot, tables, shared, registers, likes, deadline_ns, clock):
     """Run the worker's queue once; gives whether it came to its end."""
     tasks, waits, signals, operands, params = tables
@@ -108,7 +118,7 @@ def _run_queue(me, first, last, epoch, slot, tables, shared, registers, likes, d
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def follow(me, first, last, slots, tables, shared, registers, likes, deadline_ns):
     """Loop of workers 1 and up: one pass over the queue for each step that worker 0 opens."""
     control = shared[0]
@@ -124,7 +134,7 @@ def follow(me, first, last, slots, tables, shared, registers, likes, deadline_ns
             return
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _ends(token, count, most, request):
     """Reason to end after `token`, the `count`-th of the request."""
     for i in range(request[R_STOPS]):
@@ -133,8 +143,10 @@ def _ends(token, count, most, request):
     return LENGTH if count >= most else RUNNING
 
 
-@njit(nogil=True, cache=True)
-def _decode(first, last, epoch, sequence, slots, request, ring, times, descriptor, tables, shared, registers, likes, limits):
+@kernel
+def _decode(
+    first, last, epoch, sequence, slots, request, ring, times, descriptor, tables, shared, registers, likes, limits
+):
     """Decode one request to its end; gives (epoch, reason)."""
     control, integers = shared[0], registers[0]
     deadline_ns, clock = limits
@@ -163,7 +175,7 @@ def _decode(first, last, epoch, sequence, slots, request, ring, times, descripto
     return epoch, reason
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def lead(first, last, slots, request, result, ring, times, descriptor, tables, shared, registers, likes, deadline_ns):
     """Loop of worker 0: take a request, decode it, say so, until STOP."""
     control = shared[0]
@@ -176,7 +188,20 @@ def lead(first, last, slots, request, result, ring, times, descriptor, tables, s
             return
         sequence = load(control, SUBMIT)
         epoch, reason = _decode(
-            first, last, epoch, sequence, slots, request, ring, times, descriptor, tables, shared, registers, likes, limits
+            first,
+            last,
+            epoch,
+            sequence,
+            slots,
+            request,
+            ring,
+            times,
+            descriptor,
+            tables,
+            shared,
+            registers,
+            likes,
+            limits,
         )
         result[0] = reason
         store(control, DONE, sequence)

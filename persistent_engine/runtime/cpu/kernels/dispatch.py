@@ -1,10 +1,10 @@
 """From a task's operand row to its kernel. One compiled function holds all operators for one pair of dtypes."""
 
 import numpy as np
-from numba import njit
 
 from persistent_engine.manifest import number
 from persistent_engine.plan import Register
+from persistent_engine.runtime.cpu.jit import kernel
 from persistent_engine.runtime.cpu.kernels import experts, gqa, linear, mla, sampling
 from persistent_engine.runtime.cpu.kernels.arithmetic import normalise
 from persistent_engine.runtime.cpu.memory import f32, i32, view
@@ -26,7 +26,7 @@ TOP_K, SEED, TEMPERATURE = int(Register.TOP_K), int(Register.SEED), int(Register
 TOP_P, MIN_P = int(Register.TOP_P), int(Register.MIN_P)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _linear(code, a, weight, up_weight, token, eps):
     if code == EMBED:
         linear.embed(weight, token, a[COLS], f32(a[FIELDS]))
@@ -42,7 +42,7 @@ def _linear(code, a, weight, up_weight, token, eps):
         linear.gated(weight, up_weight, 0, x, out, 0, a[ROWS], a[COLS])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _mla(code, a, p, state, weight, position):
     if code == MLA_STORE:
         norm, cos_sin = f32(a[FIELDS]), f32(a[2 * FIELDS])
@@ -60,7 +60,7 @@ def _mla(code, a, p, state, weight, position):
         mla.value(f32(a[0]), weight, f32(a[2 * FIELDS]), a[ROWS], nope, width, rank)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _gqa(code, a, p, state, values, position):
     if code == GQA_STORE:
         key, value = f32(a[0]), f32(a[FIELDS])
@@ -78,7 +78,7 @@ def _gqa(code, a, p, state, values, position):
         gqa.attend(queries, state, values, scores, out, a[ROWS], a[COLS], capacity, tokens, scale, tile)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _experts(code, a, p, first, last, weight, up_weight):
     if code == EXPERT_SELECT:
         ids, weights = i32(a[2 * FIELDS]), f32(a[3 * FIELDS])
@@ -95,7 +95,7 @@ def _experts(code, a, p, first, last, weight, up_weight):
         experts.down_add(weight, hidden, ids, weights, residual, out, first, last, active, width, a[COLS])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def run_task(code, a, p, first, last, slot, integers, numbers, weight_like, state_like):
     """Run one task. a: int64 operands, p: float64 parameters, slot: address of the slot being decoded.
 

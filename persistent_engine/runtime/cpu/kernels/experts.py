@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
-from numba import njit
 
-from persistent_engine.runtime.cpu.kernels.arithmetic import FAST, dot
+from persistent_engine.runtime.cpu.jit import fast_kernel, kernel
+from persistent_engine.runtime.cpu.kernels.arithmetic import dot
 from persistent_engine.runtime.cpu.kernels.linear import gated
 
 __all__ = ["down_add", "select", "select_gated"]
@@ -13,12 +13,12 @@ __all__ = ["down_add", "select", "select_gated"]
 UNCHOSEN = -math.inf
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _score(logits, expert):
     return 1.0 / (1.0 + math.exp(-np.float64(logits[expert])))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _group_score(logits, bias, group, size):
     """Sum of the two largest biased scores of a group."""
     first = second = UNCHOSEN
@@ -31,7 +31,7 @@ def _group_score(logits, bias, group, size):
     return first + second if size > 1 else first
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _kept(logits, bias, group, groups, kept, size):
     """Whether fewer than `kept` groups come before this one (larger score, or equal and lower number)."""
     own, before = _group_score(logits, bias, group, size), 0
@@ -42,7 +42,7 @@ def _kept(logits, bias, group, groups, kept, size):
     return before < kept
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def select(logits, bias, ids, weights, count, active, groups, kept, scaling, renormalise):
     """Choose `active` of `count` experts and their weights, without scratch memory."""
     size = count // groups
@@ -68,7 +68,7 @@ def select(logits, bias, ids, weights, count, active, groups, kept, scaling, ren
         weights[slot] = np.float32(weights[slot] * factor)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def select_gated(gate_weight, up_weight, x, ids, out, first, last, width, cols):
     """The gated half of the chosen experts, for hidden rows [first, last) counted over all chosen experts."""
     unit = first
@@ -79,7 +79,7 @@ def select_gated(gate_weight, up_weight, x, ids, out, first, last, width, cols):
         unit += rows
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@fast_kernel
 def down_add(down_weight, hidden, ids, weights, residual, out, first, last, active, width, cols):
     """out[i] = residual[i] + the weighted sum over chosen experts, for output rows [first, last)."""
     for row in range(last - first):

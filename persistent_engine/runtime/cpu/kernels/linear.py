@@ -1,36 +1,37 @@
 """Kernels of embedding, normalisation and matrix-vector products. See `manifest.linear` for what they compute."""
 
 import numpy as np
-from numba import njit
 
-from persistent_engine.runtime.cpu.kernels.arithmetic import FAST, dot, exponential
+from persistent_engine.runtime.cpu.jit import fast_kernel, kernel
+from persistent_engine.runtime.cpu.kernels.arithmetic import dot, exponential
 from persistent_engine.runtime.cpu.memory import widen
 
 __all__ = ["embed", "gated", "matvec", "matvec_add"]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def embed(table, row, width, out):
     """out[width] = table[row]."""
+    source = table[row * width : (row + 1) * width]
     for i in range(width):
-        out[i] = widen(table[row * width + i])
+        out[i] = widen(source[i])
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@fast_kernel
 def matvec(weight, x, out, rows, cols):
     """out[rows] = weight[rows, cols] x[cols]."""
     for row in range(rows):
         out[row] = dot(weight, row * cols, x, 0, cols)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@fast_kernel
 def matvec_add(weight, x, residual, out, rows, cols):
     """out = residual + weight x."""
     for row in range(rows):
         out[row] = residual[row] + dot(weight, row * cols, x, 0, cols)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@fast_kernel
 def gated(gate_weight, up_weight, first, x, out, at, rows, cols):
     """out[at + i] = silu(gate x) (up x) for weight rows first + i."""
     for row in range(rows):

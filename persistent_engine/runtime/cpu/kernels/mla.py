@@ -1,10 +1,10 @@
 """Kernels of latent attention. See `manifest.mla` for what they compute."""
 
 import numpy as np
-from numba import njit
 
-from persistent_engine.runtime.cpu.kernels.arithmetic import FAST, axpy4, dot, inverse_rms, softmax
-from persistent_engine.runtime.cpu.memory import narrow, widen
+from persistent_engine.runtime.cpu.jit import fast_kernel
+from persistent_engine.runtime.cpu.kernels.arithmetic import dot, fill, inverse_rms, softmax, weighted_rows
+from persistent_engine.runtime.cpu.memory import narrow
 
 __all__ = ["attend", "query", "store", "value"]
 
@@ -12,7 +12,7 @@ BLOCK = 16
 """Tokens whose cache rows stay in the nearest cache while all heads of a task read them."""
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@fast_kernel
 def store(latent, weight, cos_sin, state, position, eps, rank, rope):
     """Normalise the latent, rotate the rest, write the row of `position`."""
     start, half, angle = position * (rank + rope), rope // 2, position * rope
@@ -26,18 +26,14 @@ def store(latent, weight, cos_sin, state, position, eps, rank, rope):
         state[start + rank + 2 * i + 1] = narrow(state, odd * cos + even * sin)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@fast_kernel
 def query(q, kv_b, cos_sin, out, heads, position, nope, rope, rank, value):
     """Absorb the key up-projection into each head's query; rotate its rope part."""
     half, angle, width = rope // 2, position * rope, rank + rope
     for head in range(heads):
         at, source = head * width, head * (nope + rope)
-        for i in range(rank):
-            out[at + i] = np.float32(0.0)
-        for d in range(nope):
-            scale, start = q[source + d], (head * (nope + value) + d) * rank
-            for i in range(rank):
-                out[at + i] += scale * widen(kv_b[start + i])
+        fill(out, at, rank, np.float32(0.0))
+        weighted_rows(out, at, kv_b[head * (nope + value) * rank :], rank, rank, q, source, 0, nope)
         for i in range(half):
             cos, sin = cos_sin[angle + i], cos_sin[angle + half + i]
             even, odd = q[source + nope + 2 * i], q[source + nope + 2 * i + 1]
@@ -45,7 +41,7 @@ def query(q, kv_b, cos_sin, out, heads, position, nope, rope, rank, value):
             out[at + rank + 2 * i + 1] = odd * cos + even * sin
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@fast_kernel
 def attend(queries, state, scores, out, heads, capacity, tokens, scale, rank, rope):
     """Softmax attention of each head's absorbed query over the cache rows [tokens, rank + rope]."""
     width = rank + rope
@@ -55,31 +51,15 @@ def attend(queries, state, scores, out, heads, capacity, tokens, scale, rank, ro
                 score = dot(state, token * width, queries, head * width, width)
                 scores[head * capacity + token] = score * scale
     for head in range(heads):
-        inverse = softmax(scores, head * capacity, tokens)
-        for token in range(tokens):
-            scores[head * capacity + token] *= inverse
-        for i in range(rank):
-            out[head * rank + i] = np.float32(0.0)
+        softmax(scores, head * capacity, tokens)
+        fill(out, head * rank, rank, np.float32(0.0))
     for first in range(0, tokens, BLOCK):
         last = min(first + BLOCK, tokens)
         for head in range(heads):
-            _accumulate(state, scores, out, head, capacity, first, last, rank, width)
+            weighted_rows(out, head * rank, state, width, rank, scores, head * capacity, first, last)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def _accumulate(state, scores, out, head, capacity, first, last, rank, width):
-    token, at = first, head * capacity
-    while token + 4 <= last:
-        s0, s1, s2, s3 = scores[at + token], scores[at + token + 1], scores[at + token + 2], scores[at + token + 3]
-        axpy4(out, head * rank, state, token * width, width, rank, s0, s1, s2, s3)
-        token += 4
-    while token < last:
-        for i in range(rank):
-            out[head * rank + i] += scores[at + token] * widen(state[token * width + i])
-        token += 1
-
-
-@njit(nogil=True, cache=True, fastmath=FAST)
+@fast_kernel
 def value(context, kv_b, out, heads, nope, value_width, rank):
     """Up-project each head's context to its values."""
     for head in range(heads):

@@ -3,12 +3,13 @@
 import math
 
 import numpy as np
-from numba import njit
+
+from persistent_engine.runtime.cpu.jit import kernel
 
 __all__ = ["sample"]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _argmax(logits, count):
     best = 0
     for i in range(1, count):
@@ -17,7 +18,7 @@ def _argmax(logits, count):
     return best
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sift(heap, start, end):
     """Restore the max-heap below `start`."""
     root = start
@@ -33,7 +34,7 @@ def _sift(heap, start, end):
         root = child
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _keep_largest(weights, heap, count, most, mass):
     """Zero all weights but the largest: at most `most`, or until their sum reaches `mass`; ties to lower ids.
 
@@ -65,7 +66,7 @@ def _keep_largest(weights, heap, count, most, mass):
             weights[i] = 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _uniform(seed, position):
     golden, first, second = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
     state = np.uint64(seed) + np.uint64(position + 1) * golden
@@ -74,7 +75,7 @@ def _uniform(seed, position):
     return np.float64((state ^ (state >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sample(logits, weights, heap, count, position, seed, temperature, top_k, top_p, min_p):
     """Next token id. weights, heap: float32[count] scratch."""
     best = _argmax(logits, count)
