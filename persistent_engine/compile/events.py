@@ -27,7 +27,7 @@ def _groups(pieces: list[Piece], producers: list[tuple[int, ...]]) -> dict[int, 
     by_node: dict[int, list[int]] = defaultdict(list)
     for index, piece in enumerate(pieces):
         by_node[piece.node].append(index)
-    partial = set()
+    partial: set[int] = set()
     for needed in producers:
         seen: dict[int, int] = defaultdict(int)
         for producer in needed:

@@ -43,7 +43,7 @@ def _query(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
 
 
 def _attend(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
-    query, key_state, value_state, scores, out = args
+    query, key_state, value_state, _scores, out = args
     scale, tile = params[0], int(params[1])
     tokens, width = int(regs[Register.POSITION]) + 1, query.shape[1]
     tiles = -(-tokens // tile)

@@ -1,6 +1,6 @@
 """Multi-head latent attention, with the key and value up-projections absorbed into query and output.
 
-Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; vllm/model_executor/layers/attention/mla_attention.py (`forward_mqa`).
+Source: DeepSeek-V2 (arXiv 2405.04434) section 2.1; vllm/model_executor/layers/attention/mla_attention.py, `forward_mqa`.
 Cache rows are `rank` normalised latents, then `rope` rotated values (pairs).
 """
 
@@ -42,7 +42,7 @@ def _query(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
 
 
 def _attend(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
-    query, state, scores, out = args
+    query, state, _scores, out = args
     scale, rank, rope = params[0], int(params[1]), int(params[2])
     tokens = int(regs[Register.POSITION]) + 1
     cache = to_float(state[: tokens * (rank + rope)]).reshape(tokens, rank + rope)

@@ -50,7 +50,7 @@ def from_float(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def rotate_pairs(values: np.ndarray, cos_sin: np.ndarray) -> np.ndarray:
-    """Rotary embedding of neighbouring pairs (GPT-J style, vLLM's `is_neox_style=False`). values [..., 2n], cos_sin [2n]."""
+    """Rotary embedding of neighbouring pairs (vLLM's `is_neox_style=False`). values [..., 2n], cos_sin [2n]."""
     half = cos_sin.shape[-1] // 2
     cos, sin = cos_sin[:half], cos_sin[half:]
     even, odd = values[..., 0::2], values[..., 1::2]
@@ -61,7 +61,7 @@ def rotate_pairs(values: np.ndarray, cos_sin: np.ndarray) -> np.ndarray:
 
 
 def rotate_half(values: np.ndarray, cos_sin: np.ndarray) -> np.ndarray:
-    """Rotary embedding of halves (NeoX style, vLLM's `is_neox_style=True`). values [..., 2n], cos_sin [2n]."""
+    """Rotary embedding of halves (vLLM's `is_neox_style=True`). values [..., 2n], cos_sin [2n]."""
     half = cos_sin.shape[-1] // 2
     cos, sin = cos_sin[:half], cos_sin[half:]
     low, high = values[..., :half], values[..., half:]

@@ -18,7 +18,7 @@ def add_norm(graph: Graph, layer: int, x: str, weight: str, width: int, eps: flo
 def add_projection(
     graph: Graph, layer: int, weight: str, x: str, rows: int, cols: int, out: str, residual: str | None = None
 ) -> str:
-    """out = weight x (+ residual). The output of a matrix whose rows are heads may be declared as [heads, width] before."""
+    """out = weight x (+ residual)."""
     graph.weight(weight, rows, cols)
     graph.activation(out, rows)
     boxes = [Box(weight, "rows"), Box(x)]

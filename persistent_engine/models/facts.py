@@ -151,7 +151,7 @@ def read_facts(directory: Path) -> ModelFacts:
     _require(config, "quantization_config", (None,))
     _require(config, "use_sliding_window", (False,))
     _require(config, "sliding_window", (None,))
-    dtype = config.get("dtype") or config.get("torch_dtype") or "float32"
+    dtype: Any = config.get("dtype") or config.get("torch_dtype") or "float32"
     if dtype not in ("float32", "bfloat16"):
         raise PlanError(f"{path}: dtype is {dtype!r}; the engine runs 'float32' or 'bfloat16' only")
     try:

@@ -52,8 +52,9 @@ def _add_attention(graph: Graph, layer: int, facts: ModelFacts, gqa: GqaFacts, r
     for head, (keys, values) in enumerate(planes):
         rows = (head * group, (head + 1) * group)
         out = Box(context, cols=(rows[0] * width, rows[1] * width))
-        boxes = (Box(rotated, rows=rows), Box(keys), Box(values), Box(scores, rows=rows), out)
-        graph.add("gqa_attend", f"{context}.{head}", layer, *boxes, params=(width**-0.5, tile))
+        inputs = (Box(rotated, rows=rows), Box(keys), Box(values))
+        params = (width**-0.5, tile)
+        graph.add("gqa_attend", f"{context}.{head}", layer, *inputs, Box(scores, rows=rows), out, params=params)
     weight = f"{prefix}.o_proj.weight"
     return add_projection(graph, layer, weight, context, facts.hidden, heads * width, f"{tag}.attention", residual)
 

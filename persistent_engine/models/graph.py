@@ -27,7 +27,7 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """How a node uses a buffer. `split` axis follows the node's rows, `step` elements per row; else the box is fixed."""
+    """How a node uses a buffer. The `split` axis follows the node's rows, `step` elements a row; else the box is fixed."""
 
     buffer: str
     split: Axis = None
@@ -38,7 +38,7 @@ class Box:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """One operator application. rows: units it may be split into. cost: bytes read, the weight of its rows."""
+    """One operator application. rows: units it may be split into."""
 
     operator: str
     label: str

@@ -7,6 +7,7 @@ so the header is read here and values are views of the map: float32 as float32, 
 import json
 import mmap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from speedtier.errors import PlanError
 
 __all__ = ["Tensors"]
 
-DTYPES = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
+DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
 
 
 class Tensors:

@@ -15,8 +15,6 @@ from speedtier.errors import PlanError
 
 __all__ = ["load_weights", "rope_table"]
 
-NUMPY = {Dtype.F32: np.dtype("<f4"), Dtype.BF16: np.dtype("<u2"), Dtype.I32: np.dtype("<i4")}
-
 
 def rope_table(theta: float, positions: int, width: int) -> np.ndarray:
     """[positions, width] float32: cosines, then sines, rounded where vLLM rounds.
@@ -65,7 +63,7 @@ def load_weights(
     for number, size in zip(numbers, sizes, strict=True):
         row = plan.buffers[number]
         name, shape = plan.manifest.names[row[BufferRow.NAME]], (row[BufferRow.ROWS], row[BufferRow.COLS])
-        dtype = NUMPY[Dtype(int(row[BufferRow.DTYPE]))]
+        dtype = Dtype(int(row[BufferRow.DTYPE])).numpy
         target = arena[done : done + int(shape[0]) * int(shape[1]) * dtype.itemsize].view(dtype).reshape(shape)
         filled = 0
         for source in plan.manifest.weights[name]:

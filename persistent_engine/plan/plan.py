@@ -11,7 +11,7 @@ import numpy as np
 
 from persistent_engine.plan.records import Arg, BufferRow, Event, Task, Wait, Worker
 
-__all__ = ["Manifest", "Plan", "TABLES", "Table"]
+__all__ = ["TABLES", "Manifest", "Plan", "Table"]
 
 Table = np.ndarray
 

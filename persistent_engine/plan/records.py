@@ -6,6 +6,9 @@ position of a field, for the compiler, the codec, the renderer, the checker and 
 """
 
 from enum import IntEnum
+from typing import Any
+
+import numpy as np
 
 __all__ = ["Access", "Arg", "BufferKind", "BufferRow", "Dtype", "Event", "Register", "Task", "Wait", "Worker"]
 
@@ -21,6 +24,11 @@ class Dtype(IntEnum):
     def item(self) -> int:
         """Bytes per element."""
         return 2 if self is Dtype.BF16 else 4
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """How numpy holds it; bfloat16 as uint16 bit patterns."""
+        return np.dtype({Dtype.F32: "<f4", Dtype.BF16: "<u2", Dtype.I32: "<i4"}[self])
 
 
 class BufferKind(IntEnum):

@@ -13,8 +13,6 @@ from speedtier.errors import PlanError
 
 __all__ = ["Binding", "allocate", "check_references"]
 
-NUMPY = {Dtype.F32: np.dtype("<f4"), Dtype.BF16: np.dtype("<u2"), Dtype.I32: np.dtype("<i4")}
-
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
@@ -27,7 +25,7 @@ class Binding:
 
     def name(self, number: int) -> str:
         """Name of a buffer."""
-        return self.plan.manifest.names[self.plan.buffers[number, BufferRow.NAME]]
+        return str(self.plan.manifest.names[self.plan.buffers[number, BufferRow.NAME]])
 
     def address(self, arg: np.ndarray) -> int:
         """Address of an argument's box; of a state plane, its byte offset in the slot."""
@@ -36,7 +34,7 @@ class Binding:
             return self.planes[buffer]
         array = self.arrays[buffer]
         inside = int(arg[Arg.ROW_FIRST]) * array.shape[1] + int(arg[Arg.COL_FIRST])
-        return array.ctypes.data + inside * array.itemsize
+        return int(array.ctypes.data) + inside * array.itemsize
 
 
 def _check_range(name: str, first: np.ndarray, count: np.ndarray, size: int) -> None:
@@ -50,13 +48,14 @@ def _check_range(name: str, first: np.ndarray, count: np.ndarray, size: int) -> 
 def check_references(plan: Plan) -> None:
     """Raise PlanError unless every index of the plan lies inside its table and every box inside its buffer."""
     tasks, args, buffers = plan.tasks, plan.args, plan.buffers
-    for name, first, count in (
+    ranges = (
         ("waits", Task.WAIT_FIRST, Task.WAIT_COUNT),
         ("signals", Task.SIGNAL_FIRST, Task.SIGNAL_COUNT),
         ("args", Task.ARG_FIRST, Task.ARG_COUNT),
         ("params", Task.PARAM_FIRST, Task.PARAM_COUNT),
-    ):
-        _check_range(name, tasks[:, first], tasks[:, count], len(getattr(plan, name)))
+    )
+    for name, start, count in ranges:
+        _check_range(name, tasks[:, start], tasks[:, count], len(getattr(plan, name)))
     for table, column, size in (
         ("tasks", Task.OPERATOR, len(plan.manifest.operators)),
         ("waits", Wait.EVENT, len(plan.events)),
@@ -65,7 +64,7 @@ def check_references(plan: Plan) -> None:
         ("buffers", BufferRow.NAME, len(plan.manifest.names)),
     ):
         values = getattr(plan, table)[:, column]
-        if len(values) and not (0 <= values.min() and values.max() < size):
+        if len(values) and not (values.min() >= 0 and values.max() < size):
             raise PlanError(f"plan table {table!r}: column {int(column)} points outside its target; compile again")
     owner = buffers[args[:, Arg.BUFFER]]
     for first, last, size in (
@@ -91,7 +90,7 @@ def allocate(plan: Plan, weights: dict[int, np.ndarray], planes: dict[str, int])
                 raise PlanError(f"the slot layout has no plane {name!r}, which the plan writes; layouts differ")
             offsets[number] = planes[name]
         elif row[BufferRow.KIND] == BufferKind.ACTIVATION:
-            dtype = NUMPY[Dtype(int(row[BufferRow.DTYPE]))]
+            dtype = Dtype(int(row[BufferRow.DTYPE])).numpy
             count = int(row[BufferRow.ROWS]) * int(row[BufferRow.COLS])
             raw = np.zeros(count * dtype.itemsize + 64, dtype=np.uint8)
             raw = raw[-raw.ctypes.data % 64 :][: count * dtype.itemsize]

@@ -5,7 +5,7 @@ Python writes SUBMIT, CANCEL and STOP; the leading worker writes GO, TAIL and DO
 
 from enum import IntEnum
 
-__all__ = ["Hang", "LINE", "Reason", "Request", "Result", "Word", "WORDS"]
+__all__ = ["LINE", "WORDS", "Hang", "Reason", "Request", "Result", "Word"]
 
 LINE = 8
 """int64 words of a cache line."""

@@ -11,27 +11,15 @@ import numpy as np
 
 from persistent_engine.plan import BufferKind, BufferRow, Dtype, Plan, Register, Task, Worker
 from persistent_engine.runtime.bind import Binding
-from persistent_engine.runtime.cpu.atomics import load, store, wake
 from persistent_engine.runtime.cpu.control import LINE, WORDS, Hang, Reason, Request, Word
-from persistent_engine.runtime.cpu.jit import kernel
 from persistent_engine.runtime.cpu.kernels import FIELDS, MOST_ARGS
-from persistent_engine.runtime.cpu.worker import follow, lead
+from persistent_engine.runtime.cpu.kernels.atomics import raise_word, read_word
+from persistent_engine.runtime.cpu.kernels.worker import follow, lead
 from persistent_engine.runtime.engine import MOST_STOPS, EngineFailed, Job
 
 __all__ = ["Resident"]
 
 MOST_PARAMS = 4
-
-
-@kernel
-def _raise_word(control, word, value):
-    store(control, word, value)
-    wake(control, word)
-
-
-@kernel
-def _read_word(control, word):
-    return load(control, word)
 
 
 def _operands(binding: Binding) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +96,7 @@ class Resident:
             self._threads.append(thread)
             thread.start()
         limit = time.monotonic() + timeout_s
-        while _read_word(self.control, int(Word.READY)) < len(self._threads):
+        while read_word(self.control, int(Word.READY)) < len(self._threads):
             if self._crash or time.monotonic() > limit:
                 self.stop()
                 raise EngineFailed("; ".join(self._crash) or f"workers were not resident after {timeout_s} s")
@@ -124,23 +112,22 @@ class Resident:
         request[Request.STOPS + 1 : Request.STOPS + 1 + len(sampling.stops)] = sampling.stops
         self.numbers[Register.TEMPERATURE] = sampling.temperature
         self.numbers[Register.TOP_P], self.numbers[Register.MIN_P] = sampling.top_p, sampling.min_p
-        sequence = int(_read_word(self.control, int(Word.SUBMIT))) + 1
-        store_word, submit = _raise_word, int(Word.SUBMIT)
-        store_word(self.control, int(Word.TAIL), 0)
-        store_word(self.control, submit, sequence)
+        sequence = int(read_word(self.control, int(Word.SUBMIT))) + 1
+        raise_word(self.control, int(Word.TAIL), 0)
+        raise_word(self.control, int(Word.SUBMIT), sequence)
         return sequence
 
     def cancel(self, sequence: int) -> None:
         """Ask the leading worker to end request `sequence` before its next step."""
-        _raise_word(self.control, int(Word.CANCEL), sequence)
+        raise_word(self.control, int(Word.CANCEL), sequence)
 
     def published(self) -> int:
         """How many tokens of the current request stand in `ring` (and their CLOCK_MONOTONIC nanoseconds in `times`)."""
-        return int(_read_word(self.control, int(Word.TAIL)))
+        return int(read_word(self.control, int(Word.TAIL)))
 
     def finished(self, sequence: int) -> Reason | None:
         """Why request `sequence` ended, or None while it runs."""
-        if _read_word(self.control, int(Word.DONE)) < sequence:
+        if read_word(self.control, int(Word.DONE)) < sequence:
             return None
         return Reason(int(self.result[0]))
 
@@ -148,7 +135,7 @@ class Resident:
         """The report of a hang, or None (E6)."""
         if self._crash:
             return "; ".join(self._crash)
-        if not _read_word(self.control, int(Word.ABORT)):
+        if not read_word(self.control, int(Word.ABORT)):
             return None
         worker, task, event, expected, actual = (int(value) for value in self.hang)
         plan = self._binding.plan
@@ -160,14 +147,15 @@ class Resident:
         ]
         return (
             f"worker {worker} waited too long in task {task} ({names[row[Task.LABEL]]}) for event {event}"
-            f" ({names[plan.events[event, 1]]}): expected {expected}, actual {actual}; producers: {', '.join(producers)}"
+            f" ({names[plan.events[event, 1]]}): expected {expected}, actual {actual};"
+            f" producers: {', '.join(producers)}"
         )
 
     def stop(self) -> None:
         """Leave compiled code and join the threads; idempotent."""
         for word in (Word.STOP, Word.GO, Word.SUBMIT):
-            value = 1 if word is Word.STOP else int(_read_word(self.control, int(word))) + 1
-            _raise_word(self.control, int(word), value)
+            value = 1 if word is Word.STOP else int(read_word(self.control, int(word))) + 1
+            raise_word(self.control, int(word), value)
         for thread in self._threads:
             thread.join(timeout=30)
         self._threads.clear()

@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from persistent_engine.runtime.cpu.jit import fast_kernel, kernel
-from persistent_engine.runtime.cpu.memory import widen
+from persistent_engine.runtime.cpu.kernels.memory import widen
 
 __all__ = ["axpy", "dot", "exponential", "fill", "inverse_rms", "normalise", "softmax", "weighted_rows"]
 
@@ -29,7 +29,7 @@ def _power_of_two(typingctx, exponent):
 
 @kernel
 def exponential(x):
-    """exp of a float32, about 1 ulp, in operations that vectorise. Source: Cephes expf (range reduction, polynomial)."""
+    """exp of a float32, about 1 ulp, in operations that vectorise. Source: Cephes expf (reduction, polynomial)."""
     x = min(max(x, np.float32(-87.0)), np.float32(88.0))
     whole = np.floor(x * np.float32(1.44269504088896341) + np.float32(0.5))
     x = x - whole * np.float32(0.693359375) - whole * np.float32(-2.12194440e-4)
@@ -81,7 +81,7 @@ def axpy4(out, start, rows, first, stride, count, w0, w1, w2, w3):
 
 @fast_kernel
 def weighted_rows(out, start, rows, stride, width, weights, at, first, last):
-    """out[start + i] += the sum over rows [first, last), `stride` apart, of weights[at + row] x row[i], four at a time."""
+    """out[start + i] += the sum over rows [first, last), `stride` apart, of weights[at + row] x row[i]."""
     row = first
     while row + 4 <= last:
         w0, w1, w2, w3 = weights[at + row], weights[at + row + 1], weights[at + row + 2], weights[at + row + 3]

@@ -7,7 +7,7 @@ from persistent_engine.plan import Register
 from persistent_engine.runtime.cpu.jit import kernel
 from persistent_engine.runtime.cpu.kernels import experts, gqa, linear, mla, sampling
 from persistent_engine.runtime.cpu.kernels.arithmetic import normalise
-from persistent_engine.runtime.cpu.memory import f32, i32, view
+from persistent_engine.runtime.cpu.kernels.memory import f32, i32, view
 
 __all__ = ["ADDRESS", "COLS", "FIELDS", "MOST_ARGS", "ROWS", "run_task"]
 

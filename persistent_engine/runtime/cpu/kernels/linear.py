@@ -4,7 +4,7 @@ import numpy as np
 
 from persistent_engine.runtime.cpu.jit import fast_kernel, kernel
 from persistent_engine.runtime.cpu.kernels.arithmetic import dot, exponential
-from persistent_engine.runtime.cpu.memory import widen
+from persistent_engine.runtime.cpu.kernels.memory import widen
 
 __all__ = ["embed", "gated", "matvec", "matvec_add"]
 

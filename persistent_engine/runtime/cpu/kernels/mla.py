@@ -4,7 +4,7 @@ import numpy as np
 
 from persistent_engine.runtime.cpu.jit import fast_kernel
 from persistent_engine.runtime.cpu.kernels.arithmetic import dot, fill, inverse_rms, softmax, weighted_rows
-from persistent_engine.runtime.cpu.memory import narrow
+from persistent_engine.runtime.cpu.kernels.memory import narrow
 
 __all__ = ["attend", "query", "store", "value"]
 

@@ -7,7 +7,10 @@ Worker 0 leads: it takes requests, opens each step by raising GO, samples, and p
 import numpy as np
 
 from persistent_engine.plan import Register, Task, Wait
-from persistent_engine.runtime.cpu.atomics import (
+from persistent_engine.runtime.cpu.control import LINE, Hang, Reason, Request, Word
+from persistent_engine.runtime.cpu.jit import kernel
+from persistent_engine.runtime.cpu.kernels import run_task
+from persistent_engine.runtime.cpu.kernels.atomics import (
     add,
     clock_ns,
     load,
@@ -18,9 +21,6 @@ from persistent_engine.runtime.cpu.atomics import (
     wake,
     yield_core,
 )
-from persistent_engine.runtime.cpu.control import LINE, Hang, Reason, Request, Word
-from persistent_engine.runtime.cpu.jit import kernel
-from persistent_engine.runtime.cpu.kernels import run_task
 
 __all__ = ["follow", "lead"]
 

@@ -1,4 +1,4 @@
-"""What resident workers need below Python: atomic words, a pause, sleep and wake, a clock, a wake-up for the event loop.
+"""What resident workers need below Python: atomic words, a pause, sleep and wake, a clock, a call to the event loop.
 
 numba has no CPU atomics, and hoists a plain load out of a waiting loop, so these emit LLVM's atomic instructions; every
 shared word goes through them. Words are int64, given as (array, index). System calls are the C library's.
@@ -12,7 +12,19 @@ from numba.extending import intrinsic
 
 from persistent_engine.runtime.cpu.jit import kernel
 
-__all__ = ["add", "clock_ns", "load", "notify", "pause", "sleep_on", "store", "wake", "yield_core"]
+__all__ = [
+    "add",
+    "clock_ns",
+    "load",
+    "notify",
+    "pause",
+    "raise_word",
+    "read_word",
+    "sleep_on",
+    "store",
+    "wake",
+    "yield_core",
+]
 
 _MACHINE = platform.machine()
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(_MACHINE, -1)
@@ -112,3 +124,16 @@ def notify(descriptor, scratch):
     """Add one to an eventfd. scratch: int64[2] of the caller."""
     scratch[0] = 1
     _write(types.int32(descriptor), scratch.ctypes.data, 8)
+
+
+@kernel
+def raise_word(array, index, value):
+    """For Python: store a word and wake who sleeps on it."""
+    store(array, index, value)
+    wake(array, index)
+
+
+@kernel
+def read_word(array, index):
+    """For Python: load a word."""
+    return load(array, index)
