@@ -5,11 +5,15 @@ Invariant: whoever waits for a handoff gets exactly one of these or the committe
 
 from speedtier.errors import ConfigError, TransferError
 
-__all__ = ["HandoffFailed", "HandoffTimeout", "LayoutError", "MessageError", "WireError"]
+__all__ = ["ClaimError", "HandoffFailed", "HandoffTimeout", "LayoutError", "MessageError", "WireError"]
 
 
 class LayoutError(ConfigError):
     """A model's attention state cannot be described, or is not laid out as we read it."""
+
+
+class ClaimError(TransferError):
+    """A request asks for a handoff that cannot be started as it is written."""
 
 
 class MessageError(TransferError):

@@ -59,7 +59,8 @@ class Sink(Protocol):
         """Where writers connect; valid after `start`."""
 
     def admit(self, grant: Grant, report: Callable[[Report], None]) -> None:
-        """Let this grant write. `report` is called at most once, on the loop, unless revoked first."""
+        """Let this grant write. `report` is called once, on the loop, unless it is revoked first; after a
+        report nothing of this grant can land any more."""
 
     async def revoke(self, generation: int, timeout_s: float) -> bool:
         """Stop the grant's writer. True: no byte can land any more. False: not confirmed in time."""

@@ -1,0 +1,254 @@
+"""The decode node's ledger of handoffs: who may write where, and how each one ends.
+
+Invariants: nothing is granted without a slot, a new generation and a new key; a slot goes to the next
+handoff only after every writer that was granted it has been stopped; every state has a timer.
+"""
+
+import asyncio
+import secrets
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
+
+from tilert_connector.inbound import Inbound, State, Writing
+from tilert_connector.protocol import Accepted, Done, Ended, FromDecode, Offer, Withdraw
+from tilert_connector.receiver_config import ReceiverConfig
+from tilert_connector.slots import Slots
+from tilert_connector.transport.base import Grant, Report, Sink
+
+__all__ = ["Admission"]
+
+Objection = tuple[Literal["hello", "ended", "busy", "malformed", "conflict"], str]
+UNDECIDED = (State.EXPECTED, State.WAITING, State.WRITING)
+
+
+class Admission:
+    """planes: of the layout. capacity: tokens of a slot. tell: sends a message to a peer."""
+
+    def __init__(
+        self,
+        config: ReceiverConfig,
+        planes: int,
+        capacity: int,
+        slots: Slots,
+        sink: Sink,
+        tell: Callable[[bytes, FromDecode], None],
+    ) -> None:
+        self._config = config
+        self._planes = planes
+        self._capacity = capacity
+        self._slots = slots
+        self._sink = sink
+        self._tell = tell
+        self._ended: OrderedDict[str, Inbound] = OrderedDict()
+        self._queue: deque[Inbound] = deque()
+        self._grants: dict[int, tuple[Inbound, Writing]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.open: dict[str, Inbound] = {}
+        self.counts: Counter[str] = Counter()
+
+    def find(self, handoff: str) -> Inbound:
+        """The handoff's record; a new one if nobody spoke of it before."""
+        inbound = self._ended.get(handoff) or self.open.get(handoff)
+        if inbound is None:
+            inbound = self.open[handoff] = Inbound(handoff)
+            self._set_timer(inbound, self._config.handoff_s, "the prefill node never offered it")
+        return inbound
+
+    # What prefill nodes say
+
+    def offer(self, peer: bytes, offer: Offer) -> Objection | None:
+        """Queue or start over; the answer goes out when there is a slot. An objection changes nothing."""
+        objection = self._objection(peer, offer)
+        if objection is not None:
+            return objection
+        inbound = self.find(offer.handoff)
+        known = inbound.writings.get(offer.rank)
+        writing = inbound.writings[offer.rank] = Writing(peer, offer)
+        if offer.tokens > self._capacity:
+            reason = f"prompt of {offer.tokens} tokens, this decode node holds at most {self._capacity}"
+            self.end(inbound, "failed", reason)
+            return None
+        inbound.tokens = offer.tokens
+        if inbound.state is State.EXPECTED:
+            inbound.state = State.WAITING
+            self._set_timer(inbound, self._config.slot_wait_s, "no slot was free in time")
+            self._queue.append(inbound)
+            self._give_slots()
+        elif inbound.state is State.WRITING:
+            self._spawn(self._admit(inbound, writing, known.generation if known else 0))
+        return None
+
+    def done(self, peer: bytes, done: Done) -> None:
+        """A rank has written everything; of an old generation, or from another peer, it means nothing."""
+        inbound, writing = self._grants.get(done.generation, (None, None))
+        if inbound is None or writing is None or inbound.handoff != done.handoff or writing.peer != peer:
+            self.counts["ignored"] += 1
+            return
+        writing.done = True
+        self._commit_if_complete(inbound)
+
+    def withdraw(self, peer: bytes, withdraw: Withdraw) -> None:
+        """A sender gives up; that of a handoff that is another peer's means nothing."""
+        inbound = self.find(withdraw.handoff)
+        owners = {writing.peer for writing in inbound.writings.values()}
+        if inbound.state not in UNDECIDED or (owners and peer not in owners):
+            self.counts["ignored"] += 1
+            return
+        self.end(inbound, "failed", f"withdrawn by the prefill node: {withdraw.reason}")
+
+    # What the decode node does
+
+    def take(self, inbound: Inbound) -> bool:
+        """Whether the committed state is the caller's from now on, until `release`."""
+        if inbound.state is not State.COMMITTED:
+            return False
+        self._clear_timer(inbound)
+        inbound.state = State.TAKEN
+        return True
+
+    def release(self, handoff: str, generation: int) -> None:
+        """The taker is finished with the slot; late and repeated calls do nothing."""
+        inbound = self.open.get(handoff)
+        if inbound is not None and inbound.state is State.TAKEN and inbound.generation == generation:
+            self._close_record(inbound, "committed", "")
+            self._slots.release(inbound.slot, generation)
+            self._give_slots()
+
+    def end(
+        self, inbound: Inbound, outcome: Literal["failed", "cancelled"], reason: str
+    ) -> asyncio.Task[None] | None:
+        """The one end without a commit. The task, if any, frees the slot once all writers stopped."""
+        told = inbound.state in (State.COMMITTED, State.TAKEN)
+        self._close_record(inbound, outcome, reason)
+        if not told:
+            for writing in inbound.writings.values():
+                ended = Ended(handoff=inbound.handoff, state=outcome, reason=reason[:2048])
+                self._tell(writing.peer, ended)
+        if inbound in self._queue:
+            self._queue.remove(inbound)
+        return self._spawn(self._drain(inbound)) if inbound.slot >= 0 else None
+
+    async def close(self) -> None:
+        """End what is open; the sink must have stopped every writer after this."""
+        for inbound in list(self.open.values()):
+            self.end(inbound, "failed", "the decode node is shutting down")
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Inside
+
+    def _objection(self, peer: bytes, offer: Offer) -> Objection | None:
+        inbound = self._ended.get(offer.handoff) or self.open.get(offer.handoff)
+        if inbound is None:
+            if len(self.open) >= self._config.max_handoffs:
+                return "busy", f"{self._config.max_handoffs} handoffs are open already"
+            inbound = Inbound(offer.handoff)
+        if inbound.state not in UNDECIDED:
+            state = inbound.outcome or inbound.state.value
+            return "ended", f"this handoff is {state} already {inbound.reason}".rstrip()
+        previous = 0
+        for start, stop in offer.planes:
+            if start < previous or stop <= start or stop > self._planes:
+                return "malformed", f"planes {offer.planes} are not ascending ranges of {self._planes}"
+            previous = stop
+        objection = inbound.objection(offer, peer)
+        return ("conflict", objection) if objection else None
+
+    def _give_slots(self) -> None:
+        """Admit as many waiting handoffs as slots are free, first come first served."""
+        while self._queue:
+            taken = self._slots.take()
+            if taken is None:
+                return
+            inbound = self._queue.popleft()
+            inbound.slot, inbound.generation = taken
+            inbound.state = State.WRITING
+            self._set_timer(inbound, self._config.handoff_s, "it was not written in time")
+            for writing in inbound.writings.values():
+                self._spawn(self._admit(inbound, writing, 0))
+
+    async def _admit(self, inbound: Inbound, writing: Writing, before: int) -> None:
+        """Let a rank write, after its earlier generation `before` (0: none) was stopped."""
+        if before:
+            await self._stop(before)
+        offer = writing.offer
+        if inbound.state is not State.WRITING or inbound.writings.get(offer.rank) is not writing:
+            return
+        writing.generation = self._slots.generation()
+        self._grants[writing.generation] = inbound, writing
+        key = secrets.token_bytes(16)
+        grant = Grant(
+            handoff=offer.handoff,
+            rank=offer.rank,
+            generation=writing.generation,
+            key=key,
+            slot=inbound.slot,
+            tokens=offer.tokens,
+            planes=offer.planes,
+        )
+        self._sink.admit(grant, self._on_report)
+        accepted = Accepted(
+            handoff=offer.handoff, rank=offer.rank, round=offer.round, generation=writing.generation, key=key
+        )
+        self._tell(writing.peer, accepted)
+
+    def _on_report(self, report: Report) -> None:
+        inbound, writing = self._grants.get(report.generation, (None, None))
+        self.counts["landed_bytes"] += report.landed_bytes
+        if inbound is None or writing is None or inbound.writings.get(writing.offer.rank) is not writing:
+            return  # of a round that was started over
+        if report.landed:
+            writing.landed = True
+            self._commit_if_complete(inbound)
+        else:
+            self.end(inbound, "failed", report.reason)
+
+    def _commit_if_complete(self, inbound: Inbound) -> None:
+        if inbound.state is not State.WRITING or not inbound.complete(self._planes):
+            return
+        inbound.state = State.COMMITTED
+        self._set_timer(inbound, self._config.claim_s, "nobody asked for the committed state")
+        for writing in inbound.writings.values():
+            self._grants.pop(writing.generation, None)
+            self._tell(writing.peer, Ended(handoff=inbound.handoff, state="committed"))
+        inbound.changed.set()
+
+    def _close_record(self, inbound: Inbound, outcome: str, reason: str) -> None:
+        self._clear_timer(inbound)
+        inbound.state, inbound.outcome, inbound.reason = State.ENDED, outcome, reason
+        inbound.changed.set()
+        self.open.pop(inbound.handoff, None)
+        self._ended[inbound.handoff] = inbound
+        if len(self._ended) > self._config.remember:
+            self._ended.popitem(last=False)
+        self.counts[outcome] += 1
+
+    async def _drain(self, inbound: Inbound) -> None:
+        """Free the slot when no writer of it is left, however long that takes."""
+        for generation in [g for g, (owner, _) in self._grants.items() if owner is inbound]:
+            await self._stop(generation)
+        self._slots.release(inbound.slot, inbound.generation)
+        self._give_slots()
+
+    async def _stop(self, generation: int) -> None:
+        while not await self._sink.revoke(generation, self._config.drain_s):
+            self.counts["slow_drains"] += 1
+        self._grants.pop(generation, None)
+
+    def _set_timer(self, inbound: Inbound, seconds: float, reason: str) -> None:
+        self._clear_timer(inbound)
+        loop = asyncio.get_running_loop()
+        inbound.timer = loop.call_later(seconds, self.end, inbound, "failed", f"{reason} ({seconds:g} s)")
+
+    def _clear_timer(self, inbound: Inbound) -> None:
+        if inbound.timer is not None:
+            inbound.timer.cancel()
+            inbound.timer = None
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,82 @@
+"""The bytes of one handoff, from the paged cache into one writer.
+
+Invariants: the cache is read only with the handoff's gate held and in the round that was accepted; tokens
+go out in order and without a gap, whole tiles first, so that only the end of a prompt is part of one.
+"""
+
+from collections.abc import Mapping
+
+from tilert_connector.errors import WireError
+from tilert_connector.exporter import Exporter
+from tilert_connector.outgoing import Outgoing, Phase
+from tilert_connector.protocol import Accepted, Welcome
+from tilert_connector.transport.base import Carrier, Endpoint, Writer
+from tilert_connector.transport.frame import cut_frames
+
+__all__ = ["Delivery"]
+
+
+class Delivery:
+    """Belongs to one lane. frame_bytes: largest frame."""
+
+    def __init__(self, exporter: Exporter, carriers: Mapping[str, Carrier], frame_bytes: int) -> None:
+        self._exporter = exporter
+        self._carriers = carriers
+        self._frame_bytes = frame_bytes
+
+    def open(self, outgoing: Outgoing, accepted: Accepted, host: str, welcome: Welcome) -> None:
+        """Begin to write under this acceptance, from token 0. Raises WireError."""
+        carrier = self._carriers.get(welcome.transport)
+        if carrier is None:
+            known = ", ".join(self._carriers)
+            raise WireError(f"transport: decode node has {welcome.transport!r}, prefill node has {known}")
+        endpoint = Endpoint(transport=welcome.transport, host=host, port=welcome.data_port)
+        writer = carrier.open(endpoint, accepted.generation, accepted.key)
+        with outgoing.gate:
+            if outgoing.state:
+                writer.close()
+                return
+            if outgoing.writer is not None:
+                outgoing.writer.close()
+            outgoing.writer = writer
+            outgoing.generation = accepted.generation
+            outgoing.posted = outgoing.queued = 0
+            outgoing.frames.clear()
+            outgoing.phase = Phase.WRITING
+
+    def advance(self, outgoing: Outgoing) -> bool:
+        """Move bytes for one call that does not block; True once, when everything is confirmed.
+
+        Raises WireError.
+        """
+        with outgoing.gate:
+            writer = outgoing.writer
+            if writer is None or outgoing.state or outgoing.round != outgoing.offered_round:
+                return False
+            self._queue(outgoing)
+            self._post(outgoing, writer)
+            writer.progress()
+            pending = outgoing.queued < outgoing.tokens or outgoing.frames
+            if pending or writer.completed() < outgoing.posted:
+                return False
+            writer.close()
+            outgoing.writer = None
+            outgoing.phase = Phase.DONE
+            return True
+
+    def _queue(self, outgoing: Outgoing) -> None:
+        """Cut what became available into frames."""
+        ready = outgoing.available
+        if ready < outgoing.tokens:
+            ready -= ready % self._exporter.tile
+        if ready > outgoing.queued:
+            layout, planes = self._exporter.layout, self._exporter.planes
+            frames = cut_frames(layout, planes, outgoing.queued, ready, self._frame_bytes)
+            outgoing.frames.extend(frames)
+            outgoing.queued = ready
+
+    def _post(self, outgoing: Outgoing, writer: Writer) -> None:
+        while outgoing.frames and writer.room():
+            frame = outgoing.frames.popleft()
+            writer.write(frame, self._exporter.pieces(frame, outgoing.blocks))
+            outgoing.posted += 1

@@ -1,0 +1,35 @@
+"""Where a decode node listens for handoffs, and how long each of their states may last."""
+
+from typing import Annotated
+
+import msgspec
+
+__all__ = ["ReceiverConfig"]
+
+
+class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Times in seconds; each bounds one state, so that no peer's silence keeps a slot."""
+
+    host: Annotated[str, msgspec.Meta(description="Address to listen on for handoffs.")] = "127.0.0.1"
+    ctrl_port: Annotated[
+        int, msgspec.Meta(ge=0, lt=65536, description="Control port; 0 takes a free one.")
+    ] = 0
+    data_port: Annotated[int, msgspec.Meta(ge=0, lt=65536, description="Data port; 0 takes a free one.")] = 0
+    handoff_s: Annotated[
+        float, msgspec.Meta(gt=0, le=86400, description="Seconds from acceptance to commit.")
+    ] = 300.0
+    slot_wait_s: Annotated[
+        float, msgspec.Meta(gt=0, le=86400, description="Seconds that an offer may wait for a free slot.")
+    ] = 30.0
+    claim_s: Annotated[
+        float, msgspec.Meta(gt=0, le=86400, description="Seconds that committed state waits to be asked for.")
+    ] = 60.0
+    drain_s: Annotated[
+        float, msgspec.Meta(gt=0, le=3600, description="Seconds that cancelling waits for a writer to stop.")
+    ] = 2.0
+    max_handoffs: Annotated[
+        int, msgspec.Meta(ge=1, description="Handoffs that may be open at a time; more are refused.")
+    ] = 256
+    remember: Annotated[
+        int, msgspec.Meta(ge=1, description="Ended handoffs kept, so that what comes late is refused.")
+    ] = 4096
