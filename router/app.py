@@ -26,7 +26,7 @@ from router.node import Node
 from router.pool import Pool
 from router.prefill import Prefill
 from router.probe import Probe
-from router.record import Record
+from router.record import CLIENT_GONE, Record
 from router.reply import ChatReply, CompletionReply
 from router.speed import SpeedPath
 from router.traffic import Classes
@@ -57,9 +57,7 @@ class _Front:
 
         async with (
             aiohttp.ClientSession(timeout=timeout, connector=connector()) as session,
-            aiohttp.ClientSession(
-                timeout=timeout, connector=connector(), auto_decompress=False
-            ) as raw_session,
+            aiohttp.ClientSession(timeout=timeout, connector=connector(), auto_decompress=False) as raw_session,
         ):
             background = Background()
             nodes = [Node(each, session, timeouts) for each in config.decode]
@@ -68,9 +66,7 @@ class _Front:
             native_pool = Pool(config.native, "native")
             self.speed = SpeedPath(config, prefill_pool, Prefill(session, timeouts), self.fleet)
             self.native = NativePath(raw_session, native_pool, timeouts)
-            self.models_path = (
-                self.native if config.native else NativePath(raw_session, prefill_pool, timeouts)
-            )
+            self.models_path = self.native if config.native else NativePath(raw_session, prefill_pool, timeouts)
             self.probe = Probe(config, self.classes, session)
             self.metrics = Metrics(self.fleet)
             yield
@@ -89,10 +85,15 @@ class _Front:
                 return _error(error, record)
             except ConnectionResetError as error:
                 record.error = record.error or str(error)
-                raise
+                raise asyncio.CancelledError from None  # aiohttp then closes the connection without a word
             except Exception as error:
                 _LOG.exception("a request failed in the router itself")
-                record.status, record.error = 500, repr(error)
+                record.error = repr(error)
+                if record.status != CLIENT_GONE and request.transport is not None:
+                    # Headers are out, so the only honest end is a broken connection.
+                    request.transport.abort()
+                    raise asyncio.CancelledError from None
+                record.status = 500
                 return _error(ApiError("internal error of the router"), record)
             finally:
                 record.close()
@@ -122,9 +123,7 @@ class _Front:
         except TimeoutError:
             raise TooSlow(f"the request did not arrive within {self.config.timeouts.receive:g} s") from None
         except web.HTTPRequestEntityTooLarge:
-            raise TooLarge(
-                f"the request body is larger than {self.config.body_limit} bytes (body_limit)"
-            ) from None
+            raise TooLarge(f"the request body is larger than {self.config.body_limit} bytes (body_limit)") from None
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         """``/v1/models`` as a server behind the router says it."""
@@ -134,6 +133,8 @@ class _Front:
         except ApiError as error:
             record.status, record.error = error.code, error.message
             return _error(error, record)
+        except ConnectionResetError:
+            raise asyncio.CancelledError from None
         finally:
             record.close()
 

@@ -45,8 +45,7 @@ def look(raw: bytes) -> Body:
         return Body(raw, None)
     if FORBIDDEN in fields or FORBIDDEN.encode() in bytes(fields.get("vllm_xargs", b"")):
         raise BadRequest(
-            f"{FORBIDDEN} cannot be set by a client: the router decides where attention state "
-            "goes. Remove the field.",
+            f"{FORBIDDEN} cannot be set by a client: the router decides where attention state goes. Remove the field.",
             param=FORBIDDEN,
         )
     return Body(raw, fields)

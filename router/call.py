@@ -3,7 +3,6 @@
 Invariant: every reply to it says which class served it, on which node, and what made it fall back.
 """
 
-import asyncio
 import re
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from router.config import TrafficClass
 from router.record import Record
 from router.reply import Form, Reply
 
-__all__ = ["Call", "Endpoint", "Outlet"]
+__all__ = ["Call", "Endpoint"]
 
 _UNFIT = re.compile(r"[^\w.-]", re.ASCII)
 
@@ -50,32 +49,3 @@ class Call:
             "x-speedtier-fallback": _UNFIT.sub("?", self.record.fallback)[:64],
         }
         return {name: value for name, value in named.items() if value}
-
-
-class Outlet:
-    """The stream to one client.
-
-    Raises:
-        ConnectionResetError: from ``write``, when the client has gone or does not read for ``patience_s``
-        seconds.
-    """
-
-    def __init__(self, call: Call, patience_s: float) -> None:
-        self._call = call
-        self._patience_s = patience_s
-        self.reply: web.StreamResponse | None = None
-
-    async def write(self, data: bytes) -> None:
-        """Send; the first write sends the headers with it."""
-        try:
-            async with asyncio.timeout(self._patience_s):
-                if self.reply is None:
-                    headers = {"content-type": "text/event-stream; charset=utf-8", **self._call.headers()}
-                    self.reply = web.StreamResponse(headers=headers)
-                    await self.reply.prepare(self._call.request)
-                    self._call.record.status = 200
-                await self.reply.write(data)
-        except TimeoutError:
-            if (transport := self._call.request.transport) is not None:
-                transport.abort()
-            raise ConnectionResetError(f"the client read nothing for {self._patience_s:g} s") from None

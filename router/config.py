@@ -23,9 +23,7 @@ class DecodeNodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ] = None
     ctrl_port: Annotated[
         int | None,
-        msgspec.Meta(
-            ge=1, le=65535, description="Control port; default: what the node's /capabilities says."
-        ),
+        msgspec.Meta(ge=1, le=65535, description="Control port; default: what the node's /capabilities says."),
     ] = None
 
 
@@ -44,13 +42,9 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The longest each phase may take, in seconds."""
 
     receive: Annotated[Seconds, msgspec.Meta(description="Reading the client's request.")] = 60.0
-    connect: Annotated[
-        Seconds, msgspec.Meta(description="Connecting to a server, and asking what it can do.")
-    ] = 5.0
+    connect: Annotated[Seconds, msgspec.Meta(description="Connecting to a server, and asking what it can do.")] = 5.0
     render: Annotated[Seconds, msgspec.Meta(description="Rendering the prompt.")] = 30.0
-    prefill: Annotated[Seconds, msgspec.Meta(description="From the prefill leg's start to its token.")] = (
-        300.0
-    )
+    prefill: Annotated[Seconds, msgspec.Meta(description="From the prefill leg's start to its token.")] = 300.0
     handoff: Annotated[
         Seconds, msgspec.Meta(description="From the first token to the first one that the decode node adds.")
     ] = 60.0
@@ -60,9 +54,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         msgspec.Meta(description="Letting the decode node end a request before its slot is given away."),
     ] = 1.0
     client: Annotated[Seconds, msgspec.Meta(description="A client that does not read its stream.")] = 60.0
-    native: Annotated[Seconds, msgspec.Meta(description="Between two reads of a native server's reply.")] = (
-        600.0
-    )
+    native: Annotated[Seconds, msgspec.Meta(description="Between two reads of a native server's reply.")] = 600.0
     shutdown: Annotated[Seconds, msgspec.Meta(description="Letting open requests finish at the end.")] = 10.0
 
 
@@ -89,14 +81,8 @@ class RouterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     )
     default_class: Annotated[str, msgspec.Meta(description="Class of a request that names none.")] = "native"
     class_header: Annotated[str, msgspec.Meta(description="Header that names the class.")] = "x-traffic-class"
-    queue_limit: Annotated[
-        int, msgspec.Meta(ge=0, description="Requests that may wait for a decode slot.")
-    ] = 64
-    queue_wait_s: Annotated[float, msgspec.Meta(ge=0, description="The longest wait for a decode slot.")] = (
-        30.0
-    )
-    body_limit: Annotated[int, msgspec.Meta(ge=1024, description="Largest request body, in bytes.")] = (
-        64 << 20
-    )
+    queue_limit: Annotated[int, msgspec.Meta(ge=0, description="Requests that may wait for a decode slot.")] = 64
+    queue_wait_s: Annotated[float, msgspec.Meta(ge=0, description="The longest wait for a decode slot.")] = 30.0
+    body_limit: Annotated[int, msgspec.Meta(ge=1024, description="Largest request body, in bytes.")] = 64 << 20
     response_role: Annotated[str, msgspec.Meta(description="vLLM's --response-role.")] = "assistant"
     timeouts: Annotated[Timeouts, msgspec.Meta(description="Timeouts per phase.")] = Timeouts()

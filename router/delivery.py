@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 
 from router.attempt import Attempt
-from router.call import Call, Outlet
+from router.call import Call
 from router.errors import ApiError, PeerBroken
 from router.headers import traced
+from router.outlet import Outlet
 from router.prefill import FirstToken
 from router.reply import Reply
 from router.stream import Line

@@ -62,9 +62,7 @@ class Fleet:
         """A slot with room for ``prompt`` tokens and ``new`` more; see ``Gate.acquire``."""
 
         def fits(node: Node) -> bool:
-            return (
-                node.known and node.capabilities is not None and node.capabilities.max_tokens >= prompt + new
-            )
+            return node.known and node.capabilities is not None and node.capabilities.max_tokens >= prompt + new
 
         return await self.gate.acquire(fits)
 

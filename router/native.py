@@ -4,14 +4,13 @@ Invariant: bodies cross unparsed in both directions; a client that leaves ends t
 upstream that breaks off never looks like a reply that ended.
 """
 
-import asyncio
-
 import aiohttp
 from aiohttp import web
 
 from router.config import Timeouts
 from router.errors import ApiError, PeerBroken, PeerTimeout
 from router.headers import back, onward
+from router.outlet import send
 from router.pool import Pool
 from router.record import Record
 
@@ -65,9 +64,7 @@ class NativePath:
                 data=raw,
                 allow_redirects=False,
                 skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
-                timeout=aiohttp.ClientTimeout(
-                    sock_connect=self._timeouts.connect, sock_read=self._timeouts.native
-                ),
+                timeout=aiohttp.ClientTimeout(sock_connect=self._timeouts.connect, sock_read=self._timeouts.native),
             )
         except TimeoutError:
             raise PeerTimeout(f"native server {url} did not answer in time") from None
@@ -96,8 +93,7 @@ class NativePath:
                     return
                 record.token()
                 whole_events = chunk.endswith(b"\n\n")
-                async with asyncio.timeout(self._timeouts.client):
-                    await reply.write(chunk)
+                await send(request, reply, chunk, self._timeouts.client)
                 continue
             record.error = error.message
             if record.stream and whole_events:

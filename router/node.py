@@ -103,9 +103,7 @@ class Node:
         except aiohttp.ClientError as error:
             raise PeerBroken(f"decode node {self.name} cannot be reached: {error}") from error
         except msgspec.MsgspecError as error:
-            raise PeerBroken(
-                f"decode node {self.name} sent /capabilities that are no good: {error}"
-            ) from error
+            raise PeerBroken(f"decode node {self.name} sent /capabilities that are no good: {error}") from error
 
     def transfer_params(self, handoff: str) -> dict[str, object]:
         """``kv_transfer_params`` that send a prefill server's state here under the id ``handoff``."""

@@ -28,9 +28,7 @@ class Pool:
             NotConfigured: the pool is empty.
         """
         if not self.urls:
-            raise NotConfigured(
-                f"no {self._setting} server is configured; set `{self._setting}` of the router"
-            )
+            raise NotConfigured(f"no {self._setting} server is configured; set `{self._setting}` of the router")
         return min(self.urls, key=self._load.__getitem__)
 
     @contextmanager

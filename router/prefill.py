@@ -194,9 +194,7 @@ def _refusal(url: str, path: str, status: int, raw: bytes) -> ApiError:
         return NotConfigured(f"prefill server {url} does not serve {path}: start it with --enable-scale-out")
     if 400 <= status < 500:
         return PassedThrough(status, raw)
-    return PeerBroken(
-        f"prefill server {url} answered {path} with {status}: {raw[:300].decode(errors='replace')}"
-    )
+    return PeerBroken(f"prefill server {url} answered {path} with {status}: {raw[:300].decode(errors='replace')}")
 
 
 def _decoded(raw: bytes, kind: type[T], url: str, path: str) -> T:

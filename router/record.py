@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-__all__ = ["Record"]
+__all__ = ["CLIENT_GONE", "Record"]
 
 _ACCESS = logging.getLogger("router.access")
-CLIENT_GONE = 499
+CLIENT_GONE = 499  # the status of a request whose headers never went out; nginx's number for it
 
 
 @dataclass(slots=True)

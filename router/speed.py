@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from router.attempt import Attempt
-from router.call import Call, Outlet
+from router.call import Call
 from router.catalog import Catalog
 from router.config import RouterConfig
 from router.delivery import Delivery
@@ -21,6 +21,7 @@ from router.fields import DECODED, unable, unable_resolved
 from router.fleet import Fleet
 from router.headers import onward
 from router.node import Node
+from router.outlet import Outlet
 from router.pool import Pool
 from router.prefill import FirstToken, Prefill, Rendered
 from router.reply import Form
@@ -80,9 +81,7 @@ class SpeedPath:
                 call.record.completion_tokens = transcript.count
                 attempt.end()
 
-    async def _render(
-        self, call: Call, url: str, headers: CIMultiDict[str], nodes: Sequence[Node]
-    ) -> Rendered:
+    async def _render(self, call: Call, url: str, headers: CIMultiDict[str], nodes: Sequence[Node]) -> Rendered:
         found = await self._prefill.render(url, call.endpoint.path, call.body, headers)
         if call.body.fields is None:
             raise BadRequest("The request body is not a JSON object in UTF-8; send one.")
@@ -142,9 +141,7 @@ def _sampling(vocabulary: Vocabulary, rendered: Rendered) -> dict[str, object]:
     return {**sampling, "stop_token_ids": own, "eos_token_ids": ends}
 
 
-def _transcript(
-    vocabulary: Vocabulary, rendered: Rendered, new: int, sampling: dict[str, object]
-) -> Transcript:
+def _transcript(vocabulary: Vocabulary, rendered: Rendered, new: int, sampling: dict[str, object]) -> Transcript:
     params = rendered.sampling_params
     stop = params.get("stop") or ()
     keep_stop = bool(params.get("include_stop_str_in_output", False))

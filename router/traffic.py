@@ -26,8 +26,7 @@ class Classes:
             raise ConfigError(f"classes = {[each.name for each in config.classes]}: names must differ")
         if config.default_class not in self._by_name:
             raise ConfigError(
-                f"default_class = {config.default_class!r} is none of the classes {self.names}; "
-                "name one of them"
+                f"default_class = {config.default_class!r} is none of the classes {self.names}; name one of them"
             )
         self.default = self._by_name[config.default_class]
         self.native_name = next((each.name for each in config.classes if each.pool == "native"), "native")
@@ -54,7 +53,6 @@ class Classes:
             return self._by_name[name.strip()]
         except KeyError:
             raise BadRequest(
-                f"{self._header}: {name[:100]!r} is no traffic class here; send one of "
-                f"{self.names} or leave it out",
+                f"{self._header}: {name[:100]!r} is no traffic class here; send one of {self.names} or leave it out",
                 param=self._header,
             ) from None

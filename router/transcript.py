@@ -51,9 +51,7 @@ class Transcript:
         self.finish_reason: str | None = None
         self.by_text = False
 
-    def feed(
-        self, ids: Sequence[int], *, stopped: bool = False, stop_reason: int | str | None = None
-    ) -> Delta:
+    def feed(self, ids: Sequence[int], *, stopped: bool = False, stop_reason: int | str | None = None) -> Delta:
         """Add tokens. ``stopped``: their sampler says that the last one ends the reply, for "
         "``stop_reason``."""
         reason: str | None = None
