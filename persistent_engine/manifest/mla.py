@@ -1,6 +1,6 @@
 """Multi-head latent attention, with the key and value up-projections absorbed into query and output.
 
-Source: DeepSeek-V2 (arXiv 2405.04434) section 2.1; vllm/model_executor/layers/attention/mla_attention.py, `forward_mqa`.
+Source: DeepSeek-V2 (arXiv 2405.04434) section 2.1; vLLM's `forward_mqa` (model_executor/layers/attention).
 Cache rows are `rank` normalised latents, then `rope` rotated values (pairs).
 """
 

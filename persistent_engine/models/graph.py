@@ -27,7 +27,7 @@ class Buffer:
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """How a node uses a buffer. The `split` axis follows the node's rows, `step` elements a row; else the box is fixed."""
+    """How a node uses a buffer. The `split` axis follows the node's rows, `step` elements a row."""
 
     buffer: str
     split: Axis = None

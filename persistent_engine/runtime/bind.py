@@ -34,7 +34,7 @@ class Binding:
             return self.planes[buffer]
         array = self.arrays[buffer]
         inside = int(arg[Arg.ROW_FIRST]) * array.shape[1] + int(arg[Arg.COL_FIRST])
-        return int(array.ctypes.data) + inside * array.itemsize
+        return int(array.ctypes.data + inside * array.itemsize)
 
 
 def _check_range(name: str, first: np.ndarray, count: np.ndarray, size: int) -> None:

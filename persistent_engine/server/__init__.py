@@ -1,0 +1,8 @@
+"""The decode node: receiver, engine and HTTP in one process."""
+
+from persistent_engine.server.app import build_app
+from persistent_engine.server.config import DecodeConfig
+from persistent_engine.server.node import DecodeNode, open_node
+from persistent_engine.server.serve import serve, serving
+
+__all__ = ["DecodeConfig", "DecodeNode", "build_app", "open_node", "serve", "serving"]

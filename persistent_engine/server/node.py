@@ -1,0 +1,110 @@
+"""DecodeNode: one model's plan, weights and slots; the receiver that fills the slots, the engine that reads them.
+
+Invariant: receiver and engine are given the same memory and the same layout, so a committed slot needs no copy.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from persistent_engine.compile import compile_plan, this_cpu
+from persistent_engine.models import MlaFacts, ModelFacts, load_weights, read_facts
+from persistent_engine.plan import BufferKind, BufferRow, Dtype, Plan, encode
+from persistent_engine.runtime import DecodeEngine, allocate
+from persistent_engine.runtime.cpu import CpuEngine
+from persistent_engine.server.config import DecodeConfig
+from tilert_connector import Receiver
+from tilert_connector.layout import KvLayout, gqa_layout, mla_layout
+from tilert_connector.layout.fingerprint import Fingerprint, fingerprint
+
+__all__ = ["DecodeNode", "layout_of", "open_node", "zeroed_slots"]
+
+BYTES_WORTH_A_WORKER = 48 << 20
+"""Weights that make another worker worth its waiting: below, one core reads them from its caches."""
+
+
+@dataclasses.dataclass
+class DecodeNode:
+    """What the HTTP side drives. `start` before use, `close` after."""
+
+    config: DecodeConfig
+    facts: ModelFacts
+    receiver: Receiver
+    engine: DecodeEngine
+    fingerprint: Fingerprint
+
+    @property
+    def capacity(self) -> int:
+        """Most tokens of one request, prompt and reply."""
+        return min(self.config.max_tokens, self.facts.max_position)
+
+    async def start(self) -> None:
+        """Engine first: a node that takes state can decode it."""
+        await self.engine.start()
+        await self.receiver.start()
+
+    async def close(self) -> None:
+        """Let go of both; idempotent."""
+        await self.receiver.close()
+        await self.engine.close()
+
+
+def layout_of(facts: ModelFacts, dtype: Dtype, block_size: int) -> KvLayout:
+    """Where the state of a model's tokens lies."""
+    if isinstance(facts.attention, MlaFacts):
+        return mla_layout(range(facts.layers), dtype.item, facts.attention.rank, facts.attention.rope)
+    attention = facts.attention
+    return gqa_layout(range(facts.layers), dtype.item, attention.kv_heads, attention.head_dim, block_size)
+
+
+def zeroed_slots(count: int, size: int) -> list[np.ndarray]:
+    """`count` slots of `size` bytes on cache-line boundaries."""
+    slots = []
+    for _ in range(count):
+        raw = np.zeros(size + 64, np.uint8)
+        slots.append(raw[-raw.ctypes.data % 64 :][:size])
+    return slots
+
+
+def _plan(config: DecodeConfig, facts: ModelFacts, dtype: Dtype, capacity: int) -> Plan:
+    def compiled(workers: int) -> Plan:
+        return compile_plan(
+            facts,
+            this_cpu(workers),
+            capacity=capacity,
+            tile_tokens=config.block_size if not isinstance(facts.attention, MlaFacts) else 1,
+            state_dtype=dtype,
+            policy=config.policy,
+        )
+
+    if config.workers:
+        return compiled(config.workers)
+    plan = compiled(1)
+    rows = plan.buffers[plan.buffers[:, BufferRow.KIND] == BufferKind.WEIGHT].astype(np.int64)
+    size = int((rows[:, BufferRow.ROWS] * rows[:, BufferRow.COLS]).sum()) * dtype.item
+    workers = min(this_cpu().workers, 1 + size // BYTES_WORTH_A_WORKER)
+    return plan if workers == 1 else compiled(workers)
+
+
+def open_node(config: DecodeConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> DecodeNode:
+    """Read the model, compile its plan, load its weights. progress: as `load_weights`. Raises: SpeedtierError."""
+    directory = Path(config.model)
+    facts = read_facts(directory)
+    if config.dtype != "auto":
+        facts = msgspec.structs.replace(facts, dtype=config.dtype)
+    dtype = Dtype.BF16 if facts.dtype == "bfloat16" else Dtype.F32
+    capacity = min(config.max_tokens, facts.max_position)
+    plan = _plan(config, facts, dtype, capacity)
+    if config.plan:
+        Path(config.plan).write_bytes(encode(plan))
+    layout = layout_of(facts, dtype, config.block_size)
+    room = plan.manifest.capacity
+    slots = zeroed_slots(config.slots, layout.slot_bytes(room))
+    planes = {plane.name: start for plane, start in zip(layout.planes, layout.offsets(room), strict=True)}
+    binding = allocate(plan, load_weights(plan, directory, progress), planes)
+    mark = fingerprint(directory, layout, weights_dtype=facts.dtype, kv_dtype=facts.dtype, revision=config.revision)
+    receiver = Receiver(config.receiver, layout, mark, [slot.data for slot in slots], room)
+    return DecodeNode(config, facts, receiver, CpuEngine(binding, slots, config.hang_s), mark)
