@@ -190,7 +190,7 @@ class Prefill:
 
 def _refusal(url: str, path: str, status: int, raw: bytes) -> ApiError:
     lacking = status == 403 and b"--enable-scale-out" in raw
-    if lacking or (status in (404, 405) and b'"detail":"' in raw):
+    if lacking or (status in (404, 405) and b'"error"' not in raw):
         return NotConfigured(f"prefill server {url} does not serve {path}: start it with --enable-scale-out")
     if 400 <= status < 500:
         return PassedThrough(status, raw)

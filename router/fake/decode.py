@@ -30,7 +30,7 @@ class FakeDecode:
     before each line. ``fault`` comes after ``after`` lines: ``busy``, ``timeout`` and ``failed`` refuse the
     order, ``mute`` never answers it, ``hang`` goes silent, ``die`` drops the connection, ``cut`` ends the
     stream without a ``done`` line, ``error`` sends an error line, ``cancelled`` ends with that reason,
-    ``garbage`` sends no JSON.
+    ``garbage`` sends no JSON. ``deaf``: cancels are never answered.
     """
 
     tokens: Sequence[int] = (10, 11, 12)
@@ -40,6 +40,7 @@ class FakeDecode:
     pace_s: float = 0.0
     fault: Fault = ""
     after: int = 0
+    deaf: bool = False
     sampling: list[str] = field(default_factory=lambda: list(SAMPLING))
     orders: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -81,6 +82,8 @@ class FakeDecode:
 
     async def _cancel(self, request: web.Request) -> web.Response:
         self.cancelled.append((await request.json())["rid"])
+        if self.deaf:
+            await asyncio.Event().wait()
         return web.json_response({})
 
     async def _decode(self, request: web.Request) -> web.StreamResponse:

@@ -70,18 +70,18 @@ Open = Callable[..., Awaitable[Stack]]
 
 @asynccontextmanager
 async def opener(model_dir: Path) -> AsyncIterator[Open]:
-    """Opens stacks: ``await open_stack(prefill=..., nodes=[...], timeouts={...}, **router_settings)``."""
+    """Opens stacks: ``await open_stack(server=..., nodes=[...], timeouts={...}, **router_settings)``."""
     async with AsyncExitStack() as exits:
 
         async def open_stack(
-            prefill: FakePrefill | None = None,
+            server: FakePrefill | None = None,
             nodes: Sequence[FakeDecode] | None = None,
             timeouts: dict[str, float] | None = None,
             **settings: Any,
         ) -> Stack:
-            prefill = prefill or FakePrefill(model_dir)
+            server = server or FakePrefill(model_dir)
             nodes = [FakeDecode()] if nodes is None else nodes
-            vllm = await exits.enter_async_context(serving(prefill.app()))
+            vllm = await exits.enter_async_context(serving(server.app()))
             urls = [await exits.enter_async_context(serving(node.app())) for node in nodes]
             given = {
                 "port": 0,
@@ -92,7 +92,7 @@ async def opener(model_dir: Path) -> AsyncIterator[Open]:
             }
             url = await exits.enter_async_context(running(RouterConfig(**{**given, **settings})))
             session = await exits.enter_async_context(aiohttp.ClientSession())
-            return Stack(url, session, prefill, nodes)
+            return Stack(url, session, server, nodes)
 
         yield open_stack
 
