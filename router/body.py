@@ -39,11 +39,12 @@ def look(raw: bytes) -> Body:
     """
     try:
         fields = _FIELDS.decode(raw)
+        extra = msgspec.json.decode(fields.get("vllm_xargs", b"{}"))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         if FORBIDDEN.encode() in raw or b"\\u" in raw or b"\0" in raw:
             raise BadRequest(f"The request body is not valid UTF-8 JSON: {error}") from None
         return Body(raw, None)
-    if FORBIDDEN in fields or FORBIDDEN.encode() in bytes(fields.get("vllm_xargs", b"")):
+    if FORBIDDEN in fields or (isinstance(extra, dict) and FORBIDDEN in extra):
         raise BadRequest(
             f"{FORBIDDEN} cannot be set by a client: the router decides where attention state goes. Remove the field.",
             param=FORBIDDEN,
