@@ -162,24 +162,27 @@ def _uncancel() -> None:
 
 
 @web.middleware
-async def _unknown_paths(
-    http: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+async def _error_objects(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """404 and 405 as error objects too."""
+    """Every error as an error object, those of unknown paths and of our own faults too."""
     try:
-        return await handler(http)
+        return await handler(request)
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        message = f"{http.method} {http.path}: {error.reason}"
+        message = f"{request.method} {request.path}: {error.reason}"
         return Answer(error.status, error.reason.lower().replace(" ", "_"), message).response()
+    except Exception as error:  # nothing that one request does may cost another, and nobody gets a page of HTML
+        log.exception("%s %s", request.method, request.path)
+        return Answer(500, "internal_error", f"{request.method} {request.path}: {error!r}").response()
 
 
 def build_app(node: DecodeNode) -> web.Application:
     """The application over a node that was started. Run it with `handler_cancellation`, so that a client that
     leaves interrupts its session."""
     routes = _Routes(node)
-    app = web.Application(middlewares=[_unknown_paths], client_max_size=LARGEST_BODY)
+    app = web.Application(middlewares=[_error_objects], client_max_size=LARGEST_BODY)
     app.router.add_post("/pd/decode", routes.decode)
     app.router.add_post("/pd/cancel", routes.cancel)
     app.router.add_get("/health", routes.health)

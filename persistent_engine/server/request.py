@@ -37,7 +37,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     top_k: Annotated[int, Meta(ge=-1)] = 0
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    seed: Annotated[int, Meta(ge=-(2**63), lt=2**63)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     stop_token_ids: Annotated[list[TokenId], Meta(max_length=200)] = []
     eos_token_ids: Annotated[list[TokenId], Meta(max_length=50)] = []
     ignore_eos: bool = False
