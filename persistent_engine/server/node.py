@@ -16,6 +16,7 @@ from persistent_engine.plan import BufferKind, BufferRow, Dtype, Plan, encode
 from persistent_engine.runtime import DecodeEngine, allocate
 from persistent_engine.runtime.cpu import CpuEngine
 from persistent_engine.server.config import DecodeConfig
+from persistent_engine.server.receiving import Receiving
 from tilert_connector import Receiver
 from tilert_connector.layout import KvLayout, gqa_layout, mla_layout
 from tilert_connector.layout.fingerprint import Fingerprint, fingerprint
@@ -32,7 +33,7 @@ class DecodeNode:
 
     config: DecodeConfig
     facts: ModelFacts
-    receiver: Receiver
+    receiver: Receiving
     engine: DecodeEngine
     fingerprint: Fingerprint
 

@@ -1,0 +1,101 @@
+"""The seam between the decode node's HTTP side and the receiver of handoffs, with a public fake."""
+
+import asyncio
+import itertools
+from typing import Any, Protocol
+
+from tilert_connector import HandoffFailed, HandoffTimeout, Held
+
+__all__ = ["FakeReceiver", "Receiving"]
+
+
+class Receiving(Protocol):
+    """What sessions ask of a receiver; see `tilert_connector.Receiver`."""
+
+    @property
+    def ctrl_port(self) -> int:
+        """Control port."""
+
+    @property
+    def data_port(self) -> int:
+        """Data port."""
+
+    async def start(self) -> None:
+        """Listen."""
+
+    async def close(self) -> None:
+        """Stop listening; idempotent."""
+
+    async def committed(self, handoff: str, timeout_s: float) -> Held:
+        """Wait for a handoff's state. Raises: HandoffTimeout, HandoffFailed."""
+
+    def release(self, held: Held) -> None:
+        """Give the slot back; idempotent."""
+
+    async def cancel(self, handoff: str, reason: str) -> bool:
+        """End a handoff; whether it was open."""
+
+    def status(self) -> dict[str, Any]:
+        """Plain data."""
+
+
+class FakeReceiver:
+    """Handoffs are committed by `commit` or failed by `fail`. `held` are the slots in use, by handoff."""
+
+    ctrl_port = 1
+    data_port = 2
+
+    def __init__(self, slots: int = 1) -> None:
+        self._free = list(range(slots))
+        self._generations = itertools.count(1)
+        self._ends: dict[str, asyncio.Future[int]] = {}
+        self.held: dict[str, Held] = {}
+        self.cancelled: list[str] = []
+
+    def _end(self, handoff: str) -> asyncio.Future[int]:
+        return self._ends.setdefault(handoff, asyncio.get_running_loop().create_future())
+
+    def commit(self, handoff: str, tokens: int = 10) -> None:
+        """The state of `tokens` tokens has come."""
+        self._end(handoff).set_result(tokens)
+
+    def fail(self, handoff: str, reason: str) -> None:
+        """The handoff failed."""
+        self._end(handoff).set_exception(HandoffFailed(handoff, reason))
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    async def committed(self, handoff: str, timeout_s: float) -> Held:
+        """As `Receiving.committed`."""
+        try:
+            tokens = await asyncio.wait_for(asyncio.shield(self._end(handoff)), timeout_s)
+        except TimeoutError:
+            raise HandoffTimeout(f"handoff {handoff!r} was not committed within {timeout_s:g} s") from None
+        slot = self._free.pop(0)
+        self.held[handoff] = Held(handoff=handoff, slot=slot, generation=next(self._generations), tokens=tokens)
+        return self.held[handoff]
+
+    def release(self, held: Held) -> None:
+        """As `Receiving.release`."""
+        if self.held.pop(held.handoff, None) is not None:
+            self._free.append(held.slot)
+
+    async def cancel(self, handoff: str, reason: str) -> bool:
+        """As `Receiving.cancel`; a handoff is open until it was taken."""
+        if handoff in self.cancelled or handoff in self.held:
+            return False
+        self.cancelled.append(handoff)
+        return True
+
+    def status(self) -> dict[str, Any]:
+        """As `Receiving.status`."""
+        ended = {"committed": 0, "failed": 0, "cancelled": len(self.cancelled)}
+        return {
+            "slots_held": {str(one.slot): one.handoff for one in self.held.values()},
+            "ended": ended,
+            "landed_bytes": 0,
+        }
