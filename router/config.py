@@ -22,8 +22,8 @@ class DecodeNodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         str | None, msgspec.Meta(description="Host that prefill servers connect to; default: the URL's host.")
     ] = None
     ctrl_port: Annotated[
-        int | None,
-        msgspec.Meta(ge=1, le=65535, description="Control port; default: what the node's /capabilities says."),
+        Annotated[int, msgspec.Meta(ge=1, le=65535)] | None,
+        msgspec.Meta(description="Control port; default: what the node's /capabilities says."),
     ] = None
 
 
