@@ -115,9 +115,7 @@ class Admission:
             self._slots.release(inbound.slot, generation)
             self._give_slots()
 
-    def end(
-        self, inbound: Inbound, outcome: Literal["failed", "cancelled"], reason: str
-    ) -> asyncio.Task[None] | None:
+    def end(self, inbound: Inbound, outcome: Literal["failed", "cancelled"], reason: str) -> asyncio.Task[None] | None:
         """The one end without a commit. The task, if any, frees the slot once all writers stopped."""
         told = inbound.state in (State.COMMITTED, State.TAKEN)
         self._close_record(inbound, outcome, reason)

@@ -23,27 +23,23 @@ class ConnectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         tuple[str, ...],
         msgspec.Meta(description="Networks (CIDR) whose decode nodes may be written to."),
     ] = ("127.0.0.0/8", "::1/128")
-    handoff_s: Annotated[
-        Seconds, msgspec.Meta(description="Seconds from the first prefill chunk to the commit.")
-    ] = 300.0
+    handoff_s: Annotated[Seconds, msgspec.Meta(description="Seconds from the first prefill chunk to the commit.")] = (
+        300.0
+    )
     hold_s: Annotated[
         Seconds, msgspec.Meta(description="Seconds that blocks may be held after the request finished.")
     ] = 60.0
-    connect_s: Annotated[
-        Seconds, msgspec.Meta(description="Seconds for a decode node to answer the hello.")
-    ] = 5.0
-    offer_s: Annotated[
-        Seconds, msgspec.Meta(description="Seconds for a decode node to accept or refuse an offer.")
-    ] = 40.0
-    idle_s: Annotated[
-        Seconds, msgspec.Meta(description="Seconds without a handoff after which a lane is closed.")
-    ] = 60.0
+    connect_s: Annotated[Seconds, msgspec.Meta(description="Seconds for a decode node to answer the hello.")] = 5.0
+    offer_s: Annotated[Seconds, msgspec.Meta(description="Seconds for a decode node to accept or refuse an offer.")] = (
+        40.0
+    )
+    idle_s: Annotated[Seconds, msgspec.Meta(description="Seconds without a handoff after which a lane is closed.")] = (
+        60.0
+    )
     frame_bytes: Annotated[
         int, msgspec.Meta(ge=4096, le=1 << 30, description="Largest frame on the data plane, in bytes.")
     ] = 4 << 20
-    max_lanes: Annotated[
-        int, msgspec.Meta(ge=1, description="Decode nodes that may be written to at a time.")
-    ] = 64
+    max_lanes: Annotated[int, msgspec.Meta(ge=1, description="Decode nodes that may be written to at a time.")] = 64
     weights: Annotated[
         str, msgspec.Meta(description="Name for the weights, instead of a digest of the checkpoint's files.")
     ] = ""

@@ -20,7 +20,6 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     SupportsHMA,
 )
 from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
-from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 from vllm.v1.request import RequestStatus
 
@@ -28,7 +27,7 @@ from tilert_connector.cache import CacheFacts, WriteBlock, open_sender
 from tilert_connector.claim import read_claim
 from tilert_connector.config import read_config
 from tilert_connector.errors import ClaimError, LayoutError
-from tilert_connector.layout.probe import Values
+from tilert_connector.layout.probe import Values, check_mla_rotation
 from tilert_connector.sender import Sender
 from tilert_connector.tracker import Step, Tracker
 
@@ -59,9 +58,7 @@ class TileRTMetadata(KVConnectorMetadata):
 class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
     """Both roles: a tracker in the scheduler's process, a sender in each worker's."""
 
-    def __init__(
-        self, vllm_config: "VllmConfig", role: KVConnectorRole, kv_cache_config: "KVCacheConfig"
-    ) -> None:
+    def __init__(self, vllm_config: "VllmConfig", role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config, role, kv_cache_config)
         self._config = read_config(self._kv_transfer_config.kv_connector_extra_config)
         self._tracker = Tracker()
@@ -79,9 +76,7 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
             refusal = _refusal(request)
             self._tracker.claim(request.request_id, claim, request.num_prompt_tokens, refusal)
 
-    def get_num_new_matched_tokens(
-        self, request: "Request", num_computed_tokens: int
-    ) -> tuple[int | None, bool]:
+    def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int | None, bool]:
         return 0, False
 
     def update_state_after_alloc(self, request: "Request", blocks: Any, num_external_tokens: int) -> None:
@@ -110,9 +105,7 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
                     )
         return TileRTMetadata(tracker.step())
 
-    def request_finished(
-        self, request: "Request", block_ids: list[int]
-    ) -> tuple[bool, dict[str, Any] | None]:
+    def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         return self._tracker.finish(request.request_id, request.status not in UNFINISHED_ENDS), None
 
     def request_finished_all_groups(
@@ -142,9 +135,7 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
     def wait_for_layer_load(self, layer_name: str) -> None:
         return
 
-    def save_kv_layer(
-        self, layer_name: str, kv_layer: "torch.Tensor", attn_metadata: Any, **kwargs: Any
-    ) -> None:
+    def save_kv_layer(self, layer_name: str, kv_layer: "torch.Tensor", attn_metadata: Any, **kwargs: Any) -> None:
         return
 
     def wait_for_save(self) -> None:
@@ -174,6 +165,9 @@ def _refusal(request: "Request") -> str:
 def _facts(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> CacheFacts:
     """What we need to know of vLLM's configuration. Raises LayoutError for what we cannot hand off."""
     model, parallel = vllm_config.model_config, vllm_config.parallel_config
+    if vllm_config.device_config.device_type != "cpu":
+        device = vllm_config.device_config.device_type
+        raise LayoutError(f"device {device!r}: only caches in the CPU's memory can be handed off yet")
     groups = kv_cache_config.kv_cache_groups
     spec: Any = groups[0].kv_cache_spec
     plain = type(spec) in (FullAttentionSpec, MLAAttentionSpec) and spec.sliding_window is None
@@ -181,9 +175,7 @@ def _facts(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> Cache
         kinds = [type(group.kv_cache_spec).__name__ for group in groups]
         raise LayoutError(f"cache groups {kinds}: one group of full attention or MLA is supported")
     if parallel.pipeline_parallel_size > 1 or parallel.decode_context_parallel_size > 1:
-        raise LayoutError(
-            "pipeline and context parallel prefill nodes are not supported, use tensor parallel"
-        )
+        raise LayoutError("pipeline and context parallel prefill nodes are not supported, use tensor parallel")
     common: dict[str, Any] = {
         "block_size": spec.block_size,
         "weights_dtype": str(model.dtype).removeprefix("torch."),
@@ -194,6 +186,8 @@ def _facts(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> Cache
         "tensor_size": parallel.tensor_parallel_size,
     }
     if isinstance(spec, MLAAttentionSpec):
+        if _rotates_in_kernel(vllm_config.compilation_config.custom_ops):
+            check_mla_rotation(_rotate)
         text = model.hf_text_config
         return CacheFacts(family="mla", rank=text.kv_lora_rank, rope=text.qk_rope_head_dim, **common)
     return CacheFacts(
@@ -214,8 +208,31 @@ def _model_dir(model: str, revision: str | None) -> Path:
     return Path(snapshot_download(model, revision=revision, local_files_only=True))
 
 
+def _rotates_in_kernel(custom_ops: list[str]) -> bool:
+    """Whether vLLM uses its own rotary kernel (vllm/model_executor/custom_op.py, `CustomOp.enabled`)."""
+    if "-rotary_embedding" in custom_ops:
+        return False
+    return "+rotary_embedding" in custom_ops or "all" in custom_ops
+
+
+def _rotate(keys: Values) -> Values:
+    """MLA's call of the kernel: keys are a strided slice with a head dimension put in (layers/mla.py)."""
+    tokens, pair = keys.shape
+    latent = torch.zeros(tokens, 3 * pair)
+    latent[:, -pair:] = torch.from_numpy(keys)
+    key = latent[:, -pair:].unsqueeze(1)
+    angles = torch.arange(tokens, dtype=torch.float32)[:, None]
+    table = torch.cat([angles.cos(), angles.sin()], 1)
+    query = torch.zeros(tokens, 1, pair)
+    ops.rotary_embedding(torch.arange(tokens), query, key, pair, table, False)
+    rotated: Values = key[:, 0].numpy()
+    return rotated
+
+
 def _write_block(dtype: torch.dtype, block_size: int, head_dim: int) -> WriteBlock:
     """Write one block through the kernel that fills the cache (vllm/v1/attention/backends/cpu_attn.py)."""
+    from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
+
     isa = _get_attn_isa(dtype, block_size, head_dim)
 
     def write(keys: Values, values: Values) -> Values:

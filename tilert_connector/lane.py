@@ -151,9 +151,7 @@ class Lane(threading.Thread):
         if self._session is None or self._session.welcome is not None:
             return
         if time.monotonic() - self._session.started > self._config.connect_s:
-            raise WireError(
-                f"decode node {self._host}:{self._port} did not answer within {self._config.connect_s:g} s"
-            )
+            raise WireError(f"decode node {self._host}:{self._port} did not answer within {self._config.connect_s:g} s")
 
     def _on_message(self, message: FromDecode) -> None:
         match message:

@@ -35,8 +35,7 @@ def mla_sources(
     if tensor_rank:
         return layout, {}
     sources = {
-        index: PagedPlane(layers[layer].memory, layers[layer].stride, 0)
-        for index, layer in enumerate(sorted(layers))
+        index: PagedPlane(layers[layer].memory, layers[layer].stride, 0) for index, layer in enumerate(sorted(layers))
     }
     return layout, sources
 

@@ -60,9 +60,7 @@ class Receiver:
         self._slots = Slots(len(slots))
         self._sink = sink or TcpSink(layout, slots, capacity, config.host, config.data_port)
         self._control = ControlSocket(config.host, config.ctrl_port, self._on_message)
-        self._admission = Admission(
-            config, len(layout.planes), capacity, self._slots, self._sink, self._control.send
-        )
+        self._admission = Admission(config, len(layout.planes), capacity, self._slots, self._sink, self._control.send)
         self._instance = secrets.token_hex(8)
         self._greeted: OrderedDict[bytes, str] = OrderedDict()
         self._refused = 0
@@ -110,9 +108,7 @@ class Receiver:
         if self._admission.take(inbound):
             generation = inbound.generation
             return Held(handoff=handoff, slot=inbound.slot, generation=generation, tokens=inbound.tokens)
-        raise HandoffFailed(
-            handoff, inbound.reason or f"it is {inbound.outcome or inbound.state.value} already"
-        )
+        raise HandoffFailed(handoff, inbound.reason or f"it is {inbound.outcome or inbound.state.value} already")
 
     def release(self, held: Held) -> None:
         """The slot is free again. Repeated and late calls do nothing."""

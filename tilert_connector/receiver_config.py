@@ -11,13 +11,9 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Times in seconds; each bounds one state, so that no peer's silence keeps a slot."""
 
     host: Annotated[str, msgspec.Meta(description="Address to listen on for handoffs.")] = "127.0.0.1"
-    ctrl_port: Annotated[
-        int, msgspec.Meta(ge=0, lt=65536, description="Control port; 0 takes a free one.")
-    ] = 0
+    ctrl_port: Annotated[int, msgspec.Meta(ge=0, lt=65536, description="Control port; 0 takes a free one.")] = 0
     data_port: Annotated[int, msgspec.Meta(ge=0, lt=65536, description="Data port; 0 takes a free one.")] = 0
-    handoff_s: Annotated[
-        float, msgspec.Meta(gt=0, le=86400, description="Seconds from acceptance to commit.")
-    ] = 300.0
+    handoff_s: Annotated[float, msgspec.Meta(gt=0, le=86400, description="Seconds from acceptance to commit.")] = 300.0
     slot_wait_s: Annotated[
         float, msgspec.Meta(gt=0, le=86400, description="Seconds that an offer may wait for a free slot.")
     ] = 30.0

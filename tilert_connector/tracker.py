@@ -92,9 +92,7 @@ class Tracker:
         """A claimed request arrived, with a prompt of `tokens` tokens. refusal: see Opening."""
         self._tracked[request] = _Tracked(claim, tokens, refusal)
 
-    def schedule(
-        self, request: str, computed: int, scheduled: int, blocks: Sequence[int], anew: bool
-    ) -> None:
+    def schedule(self, request: str, computed: int, scheduled: int, blocks: Sequence[int], anew: bool) -> None:
         """The request runs in this step: tokens [computed, computed + scheduled).
 
         anew: `blocks` are all of its blocks (first scheduled, or resumed), otherwise the new ones.
@@ -115,9 +113,7 @@ class Tracker:
         if tracked.refusal or (tracked.available == tracked.tokens and not restart):
             return
         tracked.available = available
-        self._chunks.append(
-            Chunk(request=request, blocks=tuple(blocks), available=available, restart=restart)
-        )
+        self._chunks.append(Chunk(request=request, blocks=tuple(blocks), available=available, restart=restart))
 
     def preempt(self, request: str) -> None:
         """The scheduler took the request's blocks away; they may be overwritten in this step."""

@@ -40,8 +40,7 @@ class Pair:
             sink = FakeSink(self.wire, model.layout, views, CAPACITY)
         self.receiver = Receiver(receiver, model.layout, fingerprint(), views, CAPACITY, sink)
         self.senders = [
-            Sender(sender, rank, fingerprint(), exporter, carriers)
-            for rank, exporter in enumerate(model.exporters)
+            Sender(sender, rank, fingerprint(), exporter, carriers) for rank, exporter in enumerate(model.exporters)
         ]
 
     def claim(self, handoff: str) -> Claim:
@@ -62,9 +61,7 @@ class Pair:
         """The whole prompt in one step, and the end of the request in the next."""
         opening = self.opening(request, tokens)
         chunk = Chunk(request=request, blocks=tuple(blocks), available=tokens)
-        self.step(
-            Step(openings=(opening,), chunks=(chunk,)), lambda: self.model.prefill(blocks, 0, tokens, seed)
-        )
+        self.step(Step(openings=(opening,), chunks=(chunk,)), lambda: self.model.prefill(blocks, 0, tokens, seed))
         self.finish(request)
 
     def finish(self, request: str, completed: bool = True) -> None:

@@ -38,9 +38,7 @@ async def test_chunks_travel_while_prefill_goes_on(family: str) -> None:
         for first, last in ((0, 40), (40, 41), (41, 80), (80, 100)):
             new = blocks[-(-first // 16) : -(-last // 16)]
             chunk = Chunk(request="r", blocks=tuple(new), available=last)
-            both.step(
-                Step(chunks=(chunk,)), lambda first=first, last=last: both.model.prefill(blocks, first, last)
-            )
+            both.step(Step(chunks=(chunk,)), lambda first=first, last=last: both.model.prefill(blocks, first, last))
             if last == 80:
                 await until(lambda: sent(both) == 80)
                 landed.append(sent(both))
@@ -64,9 +62,7 @@ async def test_a_preempted_request_is_sent_again_from_its_first_token(family: st
     async with pair(family, transport) as both:
         first, second = list(range(5)), list(range(20, 27))
         opening, chunk = both.opening("r", 100), Chunk(request="r", blocks=tuple(first), available=80)
-        both.step(
-            Step(openings=(opening,), chunks=(chunk,)), lambda: both.model.prefill(first, 0, 80, seed=1)
-        )
+        both.step(Step(openings=(opening,), chunks=(chunk,)), lambda: both.model.prefill(first, 0, 80, seed=1))
         both.step(Step(preempted=("r",)), lambda: both.model.scribble(first))
         again = Chunk(request="r", blocks=tuple(second), available=100, restart=True)
         both.step(Step(chunks=(again,)), lambda: both.model.prefill(second, 0, 100, seed=2))

@@ -1,7 +1,8 @@
-"""How a cache write of vLLM's CPU attention really lays out a block, found by writing a known pattern.
+"""What vLLM's CPU kernels really do, found by giving them a known pattern at start-up.
 
-Invariant: the layout that the planes describe (per block and head: keys `[dim][token]`, then values
-`[token][dim]`) is used only where the probe has seen it; the kernels choose it by dtype, block size and CPU.
+Invariants: the layout that the planes describe (per block and head: keys `[dim][token]`, then values
+`[token][dim]`) is used only where the probe has seen it, since the kernels choose it by dtype, block size and
+CPU; and no state is handed on whose keys were rotated by the wrong positions.
 """
 
 from collections.abc import Callable
@@ -11,16 +12,14 @@ from numpy.typing import NDArray
 
 from tilert_connector.errors import LayoutError
 
-__all__ = ["check_gqa_block"]
+__all__ = ["check_gqa_block", "check_mla_rotation"]
 
 Values = NDArray[np.float32]
 DIGIT = 256
 """Integers up to this are exact in bfloat16."""
 
 
-def check_gqa_block(
-    write: Callable[[Values, Values], Values], block_size: int, head_dim: int, about: str
-) -> None:
+def check_gqa_block(write: Callable[[Values, Values], Values], block_size: int, head_dim: int, about: str) -> None:
     """Write one block through `write` and check where each value went. Raises LayoutError.
 
     write: (keys, values), float32[block_size][head_dim] each, to what the block holds for one head,
@@ -43,6 +42,23 @@ def check_gqa_block(
                 f"of a block, expected (token {expected_token[at]}, dim {expected_dim[at]}); this kernel is "
                 "not supported, try another --block-size or --dtype"
             )
+
+
+def check_mla_rotation(rotate: Callable[[Values], Values]) -> None:
+    """Rotate keys laid out as MLA's, and check the angle of each token. Raises LayoutError.
+
+    rotate: float32[tokens][2] keys, one pair each, all of frequency 1, at positions 0, 1, 2, ... Pairs stand
+    side by side (DeepSeek's style).
+    """
+    keys = np.tile(np.array([[1.0, 0.0]], np.float32), (8, 1))
+    angles = np.arange(8, dtype=np.float32)
+    expected = np.stack([np.cos(angles), np.sin(angles)], 1)
+    if not np.allclose(rotate(keys), expected, atol=1e-5):
+        raise LayoutError(
+            "custom_ops: this vLLM's rotary kernel rotates MLA's keys by the wrong positions on the CPU; start "
+            """it with --compilation-config '{"custom_ops": ["all", "-rotary_embedding"]}' """
+            "so that it computes them in torch"
+        )
 
 
 def _read_back(write: Callable[[Values, Values], Values], numbers: NDArray[np.int64]) -> NDArray[np.int64]:

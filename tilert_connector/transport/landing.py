@@ -42,9 +42,7 @@ class Landing:
         if index != self._frames:
             raise WireError(f"frame number {index}, expected {self._frames}")
         if not 0 <= frame.first < frame.last <= self.grant.tokens:
-            raise WireError(
-                f"frame of tokens [{frame.first}, {frame.last}) leaves the {self.grant.tokens} granted"
-            )
+            raise WireError(f"frame of tokens [{frame.first}, {frame.last}) leaves the {self.grant.tokens} granted")
         if frame.plane_first >= frame.plane_last:
             raise WireError(f"frame of no plane: [{frame.plane_first}, {frame.plane_last})")
         size = 0

@@ -40,9 +40,7 @@ class _Admission:
 class TcpSink:
     """`slots`: writable memory of `layout.slot_bytes(capacity)` bytes each."""
 
-    def __init__(
-        self, layout: KvLayout, slots: Sequence[memoryview], capacity: int, host: str, port: int = 0
-    ) -> None:
+    def __init__(self, layout: KvLayout, slots: Sequence[memoryview], capacity: int, host: str, port: int = 0) -> None:
         self._layout = layout
         self._memories = [np.frombuffer(slot, np.uint8) for slot in slots]
         self._capacity = capacity
@@ -124,9 +122,7 @@ class TcpSink:
             admission.timer.cancel()
             keep_alive(sock)
             sock.setblocking(True)
-            landing = Landing(
-                admission.grant, self._layout, self._memories[admission.grant.slot], self._capacity
-            )
+            landing = Landing(admission.grant, self._layout, self._memories[admission.grant.slot], self._capacity)
             thread = LandingThread(sock, landing)
             admission.thread = thread
             thread.ended.add_done_callback(lambda _: self._reported(admission, thread))
