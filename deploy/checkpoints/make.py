@@ -18,9 +18,7 @@ def _note(text: str) -> msgspec.Meta:
 class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which checkpoint, and where to."""
 
-    name: Annotated[
-        Literal["tiny-mla", "tiny-gqa"], _note("DeepSeek-V3 (tiny-mla) or Qwen3 (tiny-gqa) architecture.")
-    ]
+    name: Annotated[Literal["tiny-mla", "tiny-gqa"], _note("DeepSeek-V3 (tiny-mla) or Qwen3 (tiny-gqa) architecture.")]
     dtype: Annotated[Literal["float32", "bfloat16"], _note("Type of the stored weights.")] = "float32"
     directory: Annotated[str, _note("Where to write it; empty keeps it under .cache/checkpoints.")] = ""
 

@@ -66,9 +66,7 @@ def _attention(name: str) -> dict[str, NDArray[np.float32]]:
         f"{name}.q_a_proj.weight": matrix(f"{name}.q_a_proj", Q_RANK, HIDDEN),
         f"{name}.q_a_layernorm.weight": norm(f"{name}.q_a_layernorm", Q_RANK),
         f"{name}.q_b_proj.weight": matrix(f"{name}.q_b_proj", HEADS * (NOPE + ROTARY), Q_RANK, SHARP),
-        f"{name}.kv_a_proj_with_mqa.weight": matrix(
-            f"{name}.kv_a_proj_with_mqa", KV_RANK + ROTARY, HIDDEN, SHARP
-        ),
+        f"{name}.kv_a_proj_with_mqa.weight": matrix(f"{name}.kv_a_proj_with_mqa", KV_RANK + ROTARY, HIDDEN, SHARP),
         f"{name}.kv_a_layernorm.weight": norm(f"{name}.kv_a_layernorm", KV_RANK),
         f"{name}.kv_b_proj.weight": matrix(f"{name}.kv_b_proj", HEADS * (NOPE + VALUE), KV_RANK, SHARP),
         f"{name}.o_proj.weight": matrix(f"{name}.o_proj", HIDDEN, HEADS * VALUE, 1.5 * BRANCH),

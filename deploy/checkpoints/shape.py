@@ -21,8 +21,8 @@ __all__ = ["BRANCH", "HIDDEN", "LENGTH", "LOGIT", "ROPE", "SHARP", "ends", "head
 
 HIDDEN = 256
 LENGTH = 4096  # tokens
-BRANCH = 1.35  # standard deviation that a branch adds to the stream
-SHARP = 1.4  # gain of queries and of keys
+BRANCH = 1.5  # standard deviation that a branch adds to the stream
+SHARP = 1.5  # gain of queries and of keys
 LOGIT = 4.0  # standard deviation of the logits
 ROPE: dict[str, Any] = {"rope_type": "default", "rope_theta": 10000.0}
 

@@ -57,9 +57,7 @@ def train() -> tuple[Tokenizer, Vocabulary]:
     )
     tokenizer.train_from_iterator(_text().splitlines(keepends=True), trainer)
     ids = tokenizer.get_vocab()
-    stray = [
-        ids[sign] for sign in pre_tokenizers.ByteLevel.alphabet() if not sign.isascii() and sign not in "ĠĊ"
-    ]
+    stray = [ids[sign] for sign in pre_tokenizers.ByteLevel.alphabet() if not sign.isascii() and sign not in "ĠĊ"]
     vocabulary = Vocabulary(
         size=len(ids), end=ids[END], pad=ids[PAD], markers=(ids[PAD], ids[TURN]), stray=tuple(sorted(stray))
     )

@@ -55,9 +55,7 @@ def _show_version(asked: bool) -> None:
 
 
 def _version_option(
-    version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Show it and exit."
-    ),
+    version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show it and exit."),
 ) -> None:
     pass
 

@@ -32,9 +32,7 @@ class Command(msgspec.Struct, frozen=True):
             module = import_module(self.module)
         except ModuleNotFoundError as error:
             name = " ".join(self.path)
-            raise ConfigError(
-                f"speedtier {name} needs the package {error.name!r}; run `make setup`"
-            ) from error
+            raise ConfigError(f"speedtier {name} needs the package {error.name!r}; run `make setup`") from error
         run: Callable[[Any], None] = getattr(module, self.run)
         return command(getattr(module, self.config), run, help_=self.help)
 

@@ -44,9 +44,7 @@ def install(pip: Pip, plan: Plan, say: Callable[[str], None]) -> None:
         _companions(pip, say)
     complaint = pip.complaint("vllm.engine.arg_utils")
     if complaint is not None:
-        raise SetupError(
-            f"vLLM is installed but does not import: {complaint}; remove .venv and run `make setup`"
-        )
+        raise SetupError(f"vLLM is installed but does not import: {complaint}; remove .venv and run `make setup`")
 
 
 def _must(done: bool, what: str) -> None:

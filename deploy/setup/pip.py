@@ -51,9 +51,7 @@ class VenvPip:
 
     def uninstall(self, names: Sequence[str]) -> None:
         if not self._pip("uninstall", *names):
-            raise SetupError(
-                f"pip could not uninstall {', '.join(names)}; remove .venv and run `make setup` again"
-            )
+            raise SetupError(f"pip could not uninstall {', '.join(names)}; remove .venv and run `make setup` again")
 
     def version(self, name: str) -> str | None:
         done = self._run("-c", "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))", name)

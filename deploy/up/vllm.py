@@ -40,8 +40,10 @@ def _threads(asked: int) -> int:
     return asked or max(1, min(len(os.sched_getaffinity(0)) - 1, _MANY))
 
 
-def vllm_part(config: VllmConfig, model: Path, served_name: str, dtype: str, port: int) -> Part:
-    """A server for `model` on loopback `port`.
+def vllm_part(
+    config: VllmConfig, model: Path, served_name: str, dtype: str, port: int, *, connector: bool = True
+) -> Part:
+    """A server for `model` on loopback `port`, with `required_flags` unless `connector` is False.
 
     Thread binding is off: vLLM's automatic binding sets two cores aside and finds none left on a small
     machine (`vllm/utils/ompmultiprocessing.py`).
@@ -50,7 +52,7 @@ def vllm_part(config: VllmConfig, model: Path, served_name: str, dtype: str, por
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(model), "--served-model-name", served_name, "--dtype", dtype),
         *("--host", "127.0.0.1", "--port", str(port), "--enforce-eager"),
-        *required_flags(),
+        *(required_flags() if connector else ()),
         *config.arguments,
     )
     environment = {

@@ -52,9 +52,7 @@ def test_a_python_without_venv_is_named(tmp_path: Path) -> None:
 
 
 def test_the_first_python_that_can_is_handed_the_set_up(tmp_path: Path) -> None:
-    good = script(
-        tmp_path / "good", f'echo "$@" >> {tmp_path}/calls\ncase "$2" in *print*) echo 3.12;; esac\n'
-    )
+    good = script(tmp_path / "good", f'echo "$@" >> {tmp_path}/calls\ncase "$2" in *print*) echo 3.12;; esac\n')
     assert find(tmp_path / "bin", f"/nonexistent/python {good}").returncode == 0
     assert (tmp_path / "calls").read_text().splitlines()[-1] == "-m deploy.setup"
 

@@ -1,0 +1,65 @@
+"""The persistent engine as `bench decode` drives it: resident workers, no HTTP, times taken inside the loop."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from persistent_engine.plan import BufferKind, BufferRow
+from persistent_engine.runtime import Job
+from persistent_engine.runtime.cpu import Resident
+from persistent_engine.server import DecodeConfig
+from persistent_engine.server.node import bind_model
+
+__all__ = ["Contender"]
+
+
+class Contender:
+    """Greedy decode of one model; `close` at the end."""
+
+    def __init__(self, model: Path, dtype: str, workers: int, room: int, progress: Callable[[int, int], None]) -> None:
+        config = DecodeConfig(model=str(model), dtype=dtype, workers=workers, max_tokens=room)  # type: ignore[arg-type]
+        bound = bind_model(config, progress)
+        self.plan, self.facts = bound.binding.plan, bound.facts
+        self._resident = Resident(bound.binding, bound.slots)
+        self._resident.start()
+
+    @property
+    def workers(self) -> int:
+        """Resident workers."""
+        return len(self.plan.workers)
+
+    def bytes_per_token(self, context: int) -> int:
+        """Bytes of weights that a step reads (chosen experts only) and of state at `context` tokens."""
+        total, experts = 0, self.facts.experts
+        for row in self.plan.buffers.astype(np.int64):
+            item = 2 if row[BufferRow.DTYPE] == 1 else 4
+            name = self.plan.manifest.names[row[BufferRow.NAME]]
+            if row[BufferRow.KIND] == BufferKind.STATE:
+                total += context * row[BufferRow.COLS] * item
+            elif row[BufferRow.KIND] == BufferKind.WEIGHT and name not in ("rope", "model.embed_tokens.weight"):
+                share = experts.active / experts.count if experts and ".mlp.experts." in name else 1
+                total += row[BufferRow.ROWS] * row[BufferRow.COLS] * item * share
+        return int(total)
+
+    def run(self, position: int, token: int, most: int) -> tuple[list[int], float]:
+        """Decode `most` tokens after `position` tokens of state; gives them, and the seconds from the first to the
+        last."""
+        resident = self._resident
+        sequence = resident.submit(Job(slot=0, position=position, token=token, most=most))
+        while resident.finished(sequence) is None:
+            time.sleep(0.0005)
+        tokens = resident.ring[:most].tolist()
+        return tokens, float(resident.times[most - 1] - resident.times[0]) / 1e9
+
+    def fill(self, prompt: list[int]) -> int:
+        """State of `prompt`, one token a step; gives the token after it."""
+        after = -1
+        for position, token in enumerate(prompt):
+            ((after,), _) = self.run(position, token, 1)
+        return after
+
+    def close(self) -> None:
+        """End the workers."""
+        self._resident.stop()

@@ -1,0 +1,32 @@
+"""Stock vLLM without a connector and without HTTP: `vllm.LLM`, its best case."""
+
+import sys
+
+from deploy.bench.child import answer_all
+
+__all__ = ["main"]
+
+
+def main(model: str, dtype: str) -> None:
+    """Serve asks with vLLM."""
+    from vllm import LLM, SamplingParams
+
+    llm = LLM(
+        model,
+        dtype=dtype,
+        enforce_eager=True,
+        enable_prefix_caching=False,
+        max_model_len=2048,
+        compilation_config={"custom_ops": ["all", "-rotary_embedding"]},  # see tilert_connector/layout/probe.py
+    )
+
+    def generate(prompt: list[int], tokens: int) -> list[int]:
+        params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+        (output,) = llm.generate({"prompt_token_ids": prompt}, params, use_tqdm=False)
+        return list(output.outputs[0].token_ids)
+
+    answer_all(generate)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
