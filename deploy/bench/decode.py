@@ -18,8 +18,8 @@ from rich.table import Table
 from deploy.bench.bandwidth import read_bandwidth
 from deploy.bench.config import OPPONENTS, DecodeBenchConfig
 from deploy.bench.contender import Contender
-from deploy.bench.opponent import Opponent
 from deploy.checkpoints import NAMES, ensure
+from deploy.opponents import Opponent
 from persistent_engine.models import read_facts
 from speedtier.errors import ConfigError
 
@@ -58,7 +58,7 @@ def _measure(config: DecodeBenchConfig, model: Path, dtype: str, console: Consol
         bar = stack.enter_context(Progress(console=console, transient=True, disable=not console.is_terminal))
         task = bar.add_task("loading", total=1 + len(names) * (config.rounds + 1) + config.rounds)
         opponents = {
-            name: stack.enter_context(Opponent(f"deploy.bench.{name}_child", model, dtype, threads)) for name in names
+            name: stack.enter_context(Opponent(f"deploy.opponents.{name}", model, dtype, threads)) for name in names
         }
         prompt = np.random.default_rng(0).integers(10, read_facts(model).vocabulary, config.context).tolist()
         for opponent in opponents.values():

@@ -13,7 +13,7 @@ import numpy as np
 from persistent_engine.compile import compile_plan, this_cpu
 from persistent_engine.models import MlaFacts, ModelFacts, load_weights, read_facts
 from persistent_engine.plan import BufferKind, BufferRow, Dtype, Plan, encode
-from persistent_engine.runtime import DecodeEngine, allocate
+from persistent_engine.runtime import Binding, DecodeEngine, allocate
 from persistent_engine.runtime.cpu import CpuEngine
 from persistent_engine.server.config import DecodeConfig
 from persistent_engine.server.receiving import Receiving
@@ -21,7 +21,7 @@ from tilert_connector import Receiver
 from tilert_connector.layout import KvLayout, gqa_layout, mla_layout
 from tilert_connector.layout.fingerprint import Fingerprint, fingerprint
 
-__all__ = ["DecodeNode", "layout_of", "open_node", "zeroed_slots"]
+__all__ = ["BoundModel", "DecodeNode", "bind_model", "layout_of", "open_node", "zeroed_slots"]
 
 BYTES_WORTH_A_WORKER = 48 << 20
 """Weights that make another worker worth its waiting: below, one core reads them from its caches."""
@@ -90,15 +90,25 @@ def _plan(config: DecodeConfig, facts: ModelFacts, dtype: Dtype, capacity: int) 
     return plan if workers == 1 else compiled(workers)
 
 
-def open_node(config: DecodeConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> DecodeNode:
+@dataclasses.dataclass(frozen=True)
+class BoundModel:
+    """A model's plan and weights over the memory of its slots; `room` tokens fit in one."""
+
+    facts: ModelFacts
+    layout: KvLayout
+    binding: Binding
+    slots: list[np.ndarray]
+    room: int
+
+
+def bind_model(config: DecodeConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> BoundModel:
     """Read the model, compile its plan, load its weights. progress: as `load_weights`. Raises: SpeedtierError."""
     directory = Path(config.model)
     facts = read_facts(directory)
     if config.dtype != "auto":
         facts = msgspec.structs.replace(facts, dtype=config.dtype)
     dtype = Dtype.BF16 if facts.dtype == "bfloat16" else Dtype.F32
-    capacity = min(config.max_tokens, facts.max_position)
-    plan = _plan(config, facts, dtype, capacity)
+    plan = _plan(config, facts, dtype, min(config.max_tokens, facts.max_position))
     if config.plan:
         Path(config.plan).write_bytes(encode(plan))
     layout = layout_of(facts, dtype, config.block_size)
@@ -106,6 +116,13 @@ def open_node(config: DecodeConfig, progress: Callable[[int, int], None] = lambd
     slots = zeroed_slots(config.slots, layout.slot_bytes(room))
     planes = {plane.name: start for plane, start in zip(layout.planes, layout.offsets(room), strict=True)}
     binding = allocate(plan, load_weights(plan, directory, progress), planes)
-    mark = fingerprint(directory, layout, weights_dtype=facts.dtype, kv_dtype=facts.dtype, revision=config.revision)
-    receiver = Receiver(config.receiver, layout, mark, [slot.data for slot in slots], room)
-    return DecodeNode(config, facts, receiver, CpuEngine(binding, slots, config.hang_s), mark)
+    return BoundModel(facts, layout, binding, slots, room)
+
+
+def open_node(config: DecodeConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> DecodeNode:
+    """A node over `bind_model`. Raises: SpeedtierError."""
+    bound = bind_model(config, progress)
+    dtype = bound.facts.dtype
+    mark = fingerprint(config.model, bound.layout, weights_dtype=dtype, kv_dtype=dtype, revision=config.revision)
+    receiver = Receiver(config.receiver, bound.layout, mark, [slot.data for slot in bound.slots], bound.room)
+    return DecodeNode(config, bound.facts, receiver, CpuEngine(bound.binding, bound.slots, config.hang_s), mark)

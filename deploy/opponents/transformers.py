@@ -2,7 +2,7 @@
 
 import sys
 
-from deploy.bench.child import answer_all
+from deploy.opponents.answer import answer_all
 
 __all__ = ["main"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from deploy.bench.opponent import Answer, Ask
+from deploy.opponents.opponent import Answer, Ask
 
 __all__ = ["answer_all"]
 
