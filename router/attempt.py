@@ -59,23 +59,26 @@ class Attempt:
 
     def end(self) -> None:
         """End the attempt; what must be waited for is waited for in the background."""
-        if not self._offered or (self._stream is not None and self._stream.done):
-            if self._stream is not None:
-                self._stream.close()
+        if not self._offered:
             self._lease.release()
+        elif self._stream is not None and self._stream.done:
+            self._lease.release()
+            self._fleet.background.start(self._stream.finish(self._timeouts.cancel))
         else:
             self._fleet.background.start(self._settle())
 
     async def _settle(self) -> None:
         try:
             stream = await self._opened()
-            if stream is not None:
-                if self._natural:
-                    with suppress(TimeoutError, ApiError):
-                        async with asyncio.timeout(self._timeouts.cancel):
-                            await stream.drain()
-                stream.close()
-            if stream is None or not stream.done:
+            if stream is not None and self._natural:
+                with suppress(TimeoutError, ApiError):
+                    async with asyncio.timeout(self._timeouts.cancel):
+                        await stream.drain()
+            if stream is not None and stream.done:
+                self._fleet.background.start(stream.finish(self._timeouts.cancel))
+            else:
+                if stream is not None:
+                    stream.close()
                 await self.node.cancel(self.handoff)
         finally:
             self._lease.release()

@@ -11,7 +11,6 @@ from aiohttp import web
 from router.attempt import Attempt
 from router.call import Call
 from router.errors import ApiError, PeerBroken
-from router.headers import traced
 from router.outlet import Outlet
 from router.prefill import FirstToken
 from router.reply import Reply
@@ -24,16 +23,26 @@ Emit = Callable[[Sequence[Delta]], Awaitable[None]]
 
 
 class Delivery:
-    """One reply on its way. ``order``: what the decode node is asked for, without the first token."""
+    """One reply on its way.
+
+    ``order``: what the decode node is asked for, without the first token; ``headers``: those that go with it.
+    """
 
     def __init__(
-        self, call: Call, attempt: Attempt, transcript: Transcript, reply: Reply, order: dict[str, object]
+        self,
+        call: Call,
+        attempt: Attempt,
+        transcript: Transcript,
+        reply: Reply,
+        order: dict[str, object],
+        headers: dict[str, str],
     ) -> None:
         self._call = call
         self._attempt = attempt
         self._transcript = transcript
         self._reply = reply
         self._order = order
+        self._headers = headers
 
     async def stream(self, first: FirstToken, outlet: Outlet) -> web.StreamResponse:
         """Send chunks as tokens come. Raises ``ApiError`` only before the first byte."""
@@ -80,7 +89,7 @@ class Delivery:
         delta = transcript.feed([first.token], stopped=first.stopped, stop_reason=first.stop_reason)
         if delta.finish_reason is None:
             order = {**self._order, "first_token_id": first.token, "stream": True}
-            self._attempt.open(order, traced(call.request.headers))
+            self._attempt.open(order, self._headers)
         call.record.token()
         await emit([delta])
         with call.record.phase("decode"):

@@ -5,7 +5,7 @@ cross the router. The client's ``Authorization``, ``X-Request-Id`` and ``tracepa
 unchanged; decode nodes get the last two and never the first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -50,6 +50,6 @@ def back(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     return _without(headers, frozenset())
 
 
-def traced(headers: CIMultiDictProxy[str]) -> dict[str, str]:
+def traced(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers that tie one request's legs together, for decode nodes."""
     return {name: headers[name] for name in TRACED if name in headers}

@@ -19,7 +19,7 @@ from router.detokenizer import Detokenizer
 from router.errors import BadRequest, Unable
 from router.fields import DECODED, unable, unable_resolved
 from router.fleet import Fleet
-from router.headers import onward
+from router.headers import onward, traced
 from router.node import Node
 from router.outlet import Outlet
 from router.pool import Pool
@@ -59,6 +59,8 @@ class SpeedPath:
             with call.record.phase("render"):
                 rendered = await self._render(call, url, headers, nodes)
                 vocabulary = await self._catalog.vocabulary(url, headers)
+            # Both legs carry one id, the client's own or the one that the reply will have.
+            headers.setdefault("x-request-id", rendered.request_id.partition("-")[2])
             prompt = len(rendered.token_ids)
             asked = any(call.body.get(name) is not None for name in call.endpoint.lengths)
             new = self._fleet.clamp(nodes, prompt, rendered.max_tokens, asked)
@@ -73,7 +75,7 @@ class SpeedPath:
                     first = await self._prefill.first_token(url, rendered, attempt.offer(), headers)
                 reply = call.endpoint.shape(self._form(call, attempt.node, rendered, first))
                 order = {"max_tokens": new - 1, "sampling": sampling, "timeout_s": self._timeouts.handoff}
-                delivery = Delivery(call, attempt, transcript, reply, order)
+                delivery = Delivery(call, attempt, transcript, reply, order, traced(headers))
                 if rendered.stream:
                     return await delivery.stream(first, Outlet(call, self._timeouts.client))
                 return await delivery.whole(first)

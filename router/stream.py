@@ -95,12 +95,20 @@ class TokenStream:
         while not self.done:
             await self.lines()
 
+    async def finish(self, within_s: float) -> None:
+        """After the ``done`` line: read to the end of the reply, so that the connection can serve the next."""
+        try:
+            async with asyncio.timeout(within_s):
+                while await self._reply.content.readany():
+                    pass
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            self._reply.close()
+        else:
+            self._reply.release()
+
     def close(self) -> None:
         """Hang up; unless the stream was done, the node takes that as a cancel."""
-        if self.done:
-            self._reply.release()
-        else:
-            self._reply.close()
+        self._reply.close()
 
 
 async def open_stream(

@@ -44,6 +44,7 @@ class FakeDecode:
     sampling: list[str] = field(default_factory=lambda: list(SAMPLING))
     orders: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    peers: list[object] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     hung_up: list[str] = field(default_factory=list)
     active: int = 0
@@ -89,7 +90,8 @@ class FakeDecode:
     async def _decode(self, request: web.Request) -> web.StreamResponse:
         order = await request.json()
         self.orders.append(order)
-        self.headers.append(dict(request.headers))
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        self.peers.append(request.transport.get_extra_info("peername") if request.transport else None)
         self.active += 1
         self.most_active = max(self.most_active, self.active)
         try:

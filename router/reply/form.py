@@ -54,7 +54,9 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     def last_counts(self, completion: int) -> dict[str, object]:
         """``usage`` of the chunk that ends a stream: nulls are left out."""
         counts = self.counts(completion)
-        return counts if self.details is None else {**counts, "prompt_tokens_details": self.details}
+        if self.details is not None:
+            counts["prompt_tokens_details"] = {name: value for name, value in self.details.items() if value is not None}
+        return counts
 
 
 class Reply(Protocol):

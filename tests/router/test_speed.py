@@ -1,5 +1,6 @@
 """The speed path between fakes: what is sent where, and what the client gets."""
 
+import asyncio
 import json
 
 import pytest
@@ -63,11 +64,24 @@ async def test_both_legs_carry_the_same_handoff_and_parameters(open_stack: Open)
         "eos_token_ids": [2],
     }
     [told] = stack.decode.headers
-    assert "Authorization" not in told and "authorization" not in told
-    told = {name.lower(): value for name, value in told.items()}
+    assert "authorization" not in told
     assert (told["x-request-id"], told["traceparent"]) == ("r1", "00-a-b-01")
     render, generate = stack.prefill.headers[-2:]
     assert render["authorization"] == generate["authorization"] == "Bearer k"
+
+
+async def test_legs_of_a_request_without_an_id_carry_the_replys(open_stack: Open) -> None:
+    stack = await open_stack()
+    assert (await stack.whole(max_tokens=3))["id"] == "chatcmpl-0123"
+    assert stack.prefill.headers[-1]["x-request-id"] == stack.decode.headers[0]["x-request-id"] == "0123"
+
+
+async def test_a_connection_to_the_node_serves_the_next_request(open_stack: Open) -> None:
+    stack = await open_stack()
+    for _ in range(3):
+        await stack.whole(max_tokens=4)
+        await asyncio.sleep(0.02)
+    assert len(set(stack.decode.peers)) == 1 and stack.decode.cancelled == []
 
 
 @pytest.mark.contract("R3")
