@@ -24,7 +24,9 @@ async def _serve(config: UpConfig, console: Console) -> None:
     plan = deployment(config)
     console.print(f"logs: {plan.directory}")
     if config.vllm.url:
-        console.print(f"using the vLLM at {plan.vllm_url}; it must run with\n  {shlex.join(required_flags())}")
+        console.print(
+            f"using the vLLM at {plan.vllm_url}; it must run with\n  {shlex.join(required_flags(plan.model))}"
+        )
     async with Stack(plan.directory, console) as stack:
         await stack.start(plan.parts)
         console.print(_greeting(plan))

@@ -12,7 +12,7 @@ from pathlib import Path
 from deploy.processes import Part
 from deploy.up.config import VllmConfig
 
-__all__ = ["KV_TRANSFER", "required_flags", "vllm_part"]
+__all__ = ["KV_TRANSFER", "required_flags", "rotation_flags", "vllm_part"]
 
 _MODULE = "tilert_connector.connector"
 _CONNECTOR = {
@@ -30,9 +30,21 @@ KV_TRANSFER = {
 _MANY = 8  # a small model gets slower, not faster, with more threads than this
 
 
-def required_flags() -> list[str]:
-    """What any vLLM server needs to be the prefill node."""
-    return ["--enable-scale-out", "--kv-transfer-config", json.dumps(KV_TRANSFER, separators=(",", ":"))]
+def required_flags(model: Path) -> list[str]:
+    """What a vLLM server for `model` needs to be the prefill node."""
+    connector = ["--enable-scale-out", "--kv-transfer-config", json.dumps(KV_TRANSFER, separators=(",", ":"))]
+    return [*connector, *rotation_flags(model)]
+
+
+def rotation_flags(model: Path) -> list[str]:
+    """For MLA models on the CPU: rotate in torch, since vLLM 0.32's kernel takes wrong positions for their keys
+    (tilert_connector/layout/probe.py refuses to hand such states on).
+    """
+    try:
+        latent = "kv_lora_rank" in json.loads((model / "config.json").read_text())
+    except (OSError, ValueError):
+        latent = False
+    return ["--compilation-config", json.dumps({"custom_ops": ["all", "-rotary_embedding"]})] if latent else []
 
 
 def _threads(asked: int) -> int:
@@ -52,7 +64,7 @@ def vllm_part(
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(model), "--served-model-name", served_name, "--dtype", dtype),
         *("--host", "127.0.0.1", "--port", str(port), "--enforce-eager"),
-        *(required_flags() if connector else ()),
+        *(required_flags(model) if connector else rotation_flags(model)),
         *config.arguments,
     )
     environment = {
