@@ -12,6 +12,7 @@ __all__ = ["DecodeNodeConfig", "RouterConfig", "Timeouts", "TrafficClass"]
 
 Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/]", description="Base URL of a server.")]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+HandoffSeconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]  # the longest that a decode node waits
 
 
 class DecodeNodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,7 +47,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     render: Annotated[Seconds, msgspec.Meta(description="Rendering the prompt.")] = 30.0
     prefill: Annotated[Seconds, msgspec.Meta(description="From the prefill leg's start to its token.")] = 300.0
     handoff: Annotated[
-        Seconds, msgspec.Meta(description="From the first token to the first one that the decode node adds.")
+        HandoffSeconds, msgspec.Meta(description="From the first token to the first one that the decode node adds.")
     ] = 60.0
     stall: Annotated[Seconds, msgspec.Meta(description="Between two tokens of the decode node.")] = 30.0
     cancel: Annotated[

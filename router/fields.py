@@ -134,11 +134,18 @@ def unable(body: Body) -> str | None:
     return None
 
 
+MOST_STOPS = 200
+"""How many stop ids a decode node takes in one request (persistent_engine/server/request.py)."""
+
+
 def unable_resolved(params: Mapping[str, object], executes: Set[str]) -> str | None:
     """The first resolved sampling parameter that a decode node cannot execute, or None.
 
     ``executes``: the names that the node's ``/capabilities`` lists under ``sampling``.
     """
+    stops = params.get("stop_token_ids")
+    if isinstance(stops, list) and len(stops) > MOST_STOPS - 20:  # the model's own end ids come on top
+        return "stop_token_ids"
     for name, value in params.items():
         if name in LOCAL or value is None:
             continue

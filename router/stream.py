@@ -15,11 +15,10 @@ __all__ = ["Line", "TokenStream", "open_stream"]
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """The error object of a decode node."""
+    """The error object of a decode node; ``code`` says what happened, in a word."""
 
     message: str = ""
-    type: str = ""
-    code: int = 500
+    code: str | int = ""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -36,12 +35,12 @@ _LINE = msgspec.json.Decoder(Line)
 LINE_LIMIT = 1 << 20
 
 
-def _fault(name: str, status: int, fault: Fault, retry_after: str | None = None) -> ApiError:
-    text = f"decode node {name}: {fault.message or fault.type or 'no reason given'}"
-    if status == 429:
+def _fault(name: str, fault: Fault, status: int = 502, retry_after: str | None = None) -> ApiError:
+    text = f"decode node {name}: {fault.message or fault.code or 'no reason given'}"
+    if status == 429 or fault.code == "busy":
         seconds = int(retry_after) if retry_after and retry_after.isdigit() else 1
         return Busy(text, retry_after_s=max(1, seconds))
-    if status == 504:
+    if status == 504 or fault.code == "kv_transfer_timeout":
         return PeerTimeout(text)
     return PeerBroken(text)
 
@@ -86,7 +85,7 @@ class TokenStream:
         except msgspec.MsgspecError as error:
             raise PeerBroken(f"decode node {self._name} sent a line that is no good: {error}") from error
         if line.error is not None:
-            raise _fault(self._name, line.error.code, line.error)
+            raise _fault(self._name, line.error)
         self.done = self.done or line.done
         return line
 
@@ -140,4 +139,4 @@ async def open_stream(
         fault = msgspec.json.decode(raw, type=Line).error or Fault()
     except msgspec.MsgspecError:
         fault = Fault(message=raw[:200].decode(errors="replace"))
-    raise _fault(name, reply.status, fault, reply.headers.get("retry-after"))
+    raise _fault(name, fault, reply.status, reply.headers.get("retry-after"))

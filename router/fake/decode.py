@@ -104,8 +104,8 @@ class FakeDecode:
 
     async def _answer(self, request: web.Request, order: dict[str, Any]) -> web.StreamResponse:
         if self.fault in REFUSALS and self.after == 0:
-            status, kind, message = REFUSALS[self.fault]
-            error = {"message": message, "type": kind, "code": status}
+            status, code, message = REFUSALS[self.fault]
+            error = {"message": message, "type": "server_error", "code": code}
             return web.json_response({"error": error}, status=status, headers={"retry-after": "7"})
         if self.fault == "mute":
             await asyncio.Event().wait()
@@ -135,7 +135,7 @@ class FakeDecode:
             assert request.transport is not None
             request.transport.abort()
         lines = {
-            "error": b'{"error":{"message":"engine stopped","type":"engine","code":500}}\n',
+            "error": b'{"error":{"message":"engine stopped","type":"server_error","code":"engine_failed"}}\n',
             "cancelled": b'{"done":true,"n":0,"finish_reason":"cancelled","stop_reason":null}\n',
             "garbage": b"{oops\n",
         }

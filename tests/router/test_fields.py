@@ -34,6 +34,7 @@ ELSEWHERE: list[tuple[str, str, Any]] = [
     (CHAT, "vllm_xargs", {"a": 1}),
     (CHAT, "session_id", "s"),
     (CHAT, "a_field_of_tomorrow", 1),
+    (CHAT, "stop_token_ids", list(range(10, 240))),
     (CHAT, "return_token_ids", 1),
     (COMPLETIONS, "logprobs", 0),
     (COMPLETIONS, "logprobs", 5),
