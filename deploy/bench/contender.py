@@ -1,4 +1,6 @@
-"""The persistent engine as `bench decode` drives it: resident workers, no HTTP, times taken inside the loop."""
+"""The persistent engine as `bench decode` drives it: resident workers, no HTTP, times taken inside the
+loop.
+"""
 
 import time
 from collections.abc import Callable
@@ -44,8 +46,9 @@ class Contender:
         return int(total)
 
     def run(self, position: int, token: int, most: int) -> tuple[list[int], float]:
-        """Decode `most` tokens after `position` tokens of state; gives them, and the seconds from the first to the
-        last."""
+        """Decode `most` tokens after `position` tokens of state; gives them, and the seconds from the first
+        to the last.
+        """
         resident = self._resident
         sequence = resident.submit(Job(slot=0, position=position, token=token, most=most))
         while resident.finished(sequence) is None:

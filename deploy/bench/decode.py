@@ -1,6 +1,7 @@
 """`speedtier bench decode`: tokens a second of the engine and of others, on the same weights in one run.
 
-Rounds are interleaved and medians taken, since other work on a machine comes and goes; the ratio is of one run.
+Rounds are interleaved and medians taken, since other work on a machine comes and goes; the ratio is of one
+run.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """Other implementations to be measured against, each in a process of its own.
 
-Invariant: importing this imports no numba: vLLM's start-up trips over llvmlite when a process that loaded it forks.
+Invariant: importing this imports no numba: vLLM's start-up trips over llvmlite when a process that loaded
+it forks.
 """
 
 from deploy.opponents.opponent import Answer, Ask, Opponent

@@ -14,7 +14,9 @@ Generate = Callable[[list[int], int], list[int]]
 
 
 def answer_all(generate: Generate) -> None:
-    """Answer each ask. Decode time is that of all tokens less that of the first alone, each on the same prompt."""
+    """Answer each ask. Decode time is that of all tokens less that of the first alone, each on the same
+    prompt.
+    """
     down, up = (int(number) for number in os.environ["SPEEDTIER_BENCH_PIPES"].split(","))
     with os.fdopen(down, "rb") as asks, os.fdopen(up, "wb", buffering=0) as answers:
         for line in asks:

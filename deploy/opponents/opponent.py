@@ -1,6 +1,7 @@
 """Another implementation in a process of its own, asked over a pipe for timed generations.
 
-Its standard output and error go to a log, so that only answers come over the pipe. It ends when its pipe closes.
+Its standard output and error go to a log, so that only answers come over the pipe. It ends when its pipe
+closes.
 """
 
 import os
@@ -26,7 +27,9 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """seconds: of the decode alone, from the first generated token to the last. tokens: all that were generated."""
+    """seconds: of the decode alone, from the first generated token to the last. tokens: all that were
+    generated.
+    """
 
     seconds: float
     tokens: list[int]

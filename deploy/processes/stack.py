@@ -97,7 +97,7 @@ class Stack:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=sink,
                 stderr=sink,
-                start_new_session=True,
+                process_group=0,
                 env=os.environ | part.environment,
             )
         one = _Running(part, process, log)

@@ -37,8 +37,8 @@ def required_flags(model: Path) -> list[str]:
 
 
 def rotation_flags(model: Path) -> list[str]:
-    """For MLA models on the CPU: rotate in torch, since vLLM 0.32's kernel takes wrong positions for their keys
-    (tilert_connector/layout/probe.py refuses to hand such states on).
+    """For MLA models on the CPU: rotate in torch, since vLLM 0.32's kernel takes wrong positions for their
+    keys (tilert_connector/layout/probe.py refuses to hand such states on).
     """
     try:
         latent = "kv_lora_rank" in json.loads((model / "config.json").read_text())
