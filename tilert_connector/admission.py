@@ -19,6 +19,8 @@ from tilert_connector.transport.base import Grant, Report, Sink
 __all__ = ["Admission"]
 
 Objection = tuple[Literal["hello", "ended", "busy", "malformed", "conflict"], str]
+SAY_WHY_S = 0.1
+"""After a lost data connection: time for the sender's own reason to arrive on the control plane."""
 UNDECIDED = (State.EXPECTED, State.WAITING, State.WRITING)
 
 
@@ -200,8 +202,10 @@ class Admission:
         if report.landed:
             writing.landed = True
             self._commit_if_complete(inbound)
-        else:
-            self.end(inbound, "failed", report.reason)
+        elif inbound.state is State.WRITING:
+            self._clear_timer(inbound)
+            loop = asyncio.get_running_loop()
+            inbound.timer = loop.call_later(SAY_WHY_S, self.end, inbound, "failed", report.reason)
 
     def _commit_if_complete(self, inbound: Inbound) -> None:
         if inbound.state is not State.WRITING or not inbound.complete(self._planes):
