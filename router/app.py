@@ -60,7 +60,7 @@ class _Front:
             aiohttp.ClientSession(timeout=timeout, connector=connector(), auto_decompress=False) as raw_session,
         ):
             background = Background()
-            nodes = [Node(each, session, timeouts) for each in config.decode]
+            nodes = [Node(each, session, timeouts, config.queue_wait_s) for each in config.decode]
             self.fleet = Fleet(config, nodes, background)
             prefill_pool = Pool(config.prefill, "prefill")
             native_pool = Pool(config.native, "native")
@@ -83,8 +83,11 @@ class _Front:
             except ApiError as error:
                 record.status, record.error = error.code, error.message
                 return _error(error, record)
+            except asyncio.CancelledError:
+                record.leave("the client has gone")
+                raise
             except ConnectionResetError as error:
-                record.error = record.error or str(error)
+                record.leave(str(error))
                 raise asyncio.CancelledError from None  # aiohttp then closes the connection without a word
             except Exception as error:
                 _LOG.exception("a request failed in the router itself")

@@ -6,16 +6,21 @@ until it has answered once it offers no slot.
 
 import asyncio
 import hashlib
+import time
 from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from router.config import DecodeNodeConfig, Timeouts
-from router.errors import ApiError, PeerBroken, PeerTimeout
+from router.errors import ApiError, Busy, PeerBroken, PeerTimeout
 from router.stream import TokenStream, open_stream
 
 __all__ = ["Capabilities", "Node"]
+
+
+FIRST_PAUSE_S = 0.01
+LAST_PAUSE_S = 0.25
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +39,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 class Node:
     """One decode node: its address, what it can do, and how many requests of this router it holds."""
 
-    def __init__(self, config: DecodeNodeConfig, session: aiohttp.ClientSession, timeouts: Timeouts) -> None:
+    def __init__(
+        self, config: DecodeNodeConfig, session: aiohttp.ClientSession, timeouts: Timeouts, busy_s: float = 0.0
+    ) -> None:
         self.url = config.url.rstrip("/")
         split = urlsplit(self.url)
         self.name = split.netloc
@@ -42,6 +49,7 @@ class Node:
         self._port = config.ctrl_port
         self._session = session
         self._timeouts = timeouts
+        self._busy_s = busy_s
         self._asking: asyncio.Task[Capabilities] | None = None
         self._fresh = False
         self.capabilities: Capabilities | None = None
@@ -111,12 +119,23 @@ class Node:
         return {"tilert_host": self.host, "tilert_ctrl_port": port, "tilert_handoff": handoff}
 
     async def decode(self, order: dict[str, object], headers: dict[str, str]) -> TokenStream:
-        """Open ``POST /pd/decode``; see ``router.stream``."""
-        try:
-            return await open_stream(self._session, self.url, self.name, order, headers, self._timeouts)
-        except (PeerBroken, PeerTimeout):
-            self.doubt()
-            raise
+        """Open ``POST /pd/decode``; see ``router.stream``.
+
+        A node that is busy is asked again for ``busy_s`` seconds: its slot may be another router's, or be on the way
+        back from a request that has just ended.
+        """
+        deadline, pause = time.monotonic() + self._busy_s, FIRST_PAUSE_S
+        while True:
+            try:
+                return await open_stream(self._session, self.url, self.name, order, headers, self._timeouts)
+            except Busy:
+                if time.monotonic() + pause > deadline:
+                    raise
+            except (PeerBroken, PeerTimeout):
+                self.doubt()
+                raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE_S)
 
     async def cancel(self, handoff: str) -> None:
         """End a request on the node and wait for it, bounded; failures are the node's own timers' to mend

@@ -14,7 +14,7 @@ import msgspec
 __all__ = ["CLIENT_GONE", "Record"]
 
 _ACCESS = logging.getLogger("router.access")
-CLIENT_GONE = 499  # the status of a request whose headers never went out; nginx's number for it
+CLIENT_GONE = 499  # nginx's number for a client that did not wait for its reply
 
 
 @dataclass(slots=True)
@@ -46,6 +46,10 @@ class Record:
             yield
         finally:
             self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
+
+    def leave(self, why: str) -> None:
+        """The connection to the client broke before the reply was complete."""
+        self.status, self.error = CLIENT_GONE, self.error or why
 
     def token(self) -> None:
         """The first token is on its way to the client."""

@@ -1,6 +1,7 @@
 """A client that leaves, in every phase (R5): both legs end, and the slot serves the next request within a second."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -67,7 +68,8 @@ async def test_while_waiting_for_state_and_while_decoding(
     await serves_again(stack)
 
 
-async def test_while_tokens_flow(open_stack: Open) -> None:
+async def test_while_tokens_flow(open_stack: Open, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "router.access")
     stack = await open_stack(nodes=[FakeDecode(tokens=[41] * 400, pace_s=0.001)])
     for _ in range(10):
         before = len(stack.decode.hung_up)
@@ -76,6 +78,8 @@ async def test_while_tokens_flow(open_stack: Open) -> None:
                 await reply.content.readany()
             reply.close()
         await until(lambda before=before: len(stack.decode.hung_up) > before, WITHIN_S)  # type: ignore[misc]
+    lines = [json.loads(each.message) for each in caplog.records if each.name == "router.access"]
+    assert [(line["status"], line["error"]) for line in lines] == [(499, "the client has gone")] * 10
     await serves_again(stack)
 
 

@@ -74,7 +74,7 @@ DECODE_FAULTS = [
 @pytest.mark.parametrize(("fault", "status", "says", "after"), DECODE_FAULTS)
 async def test_a_decode_node_that_fails(open_stack: Open, fault, status, says, after) -> None:
     node = FakeDecode(tokens=[41, 42, 43], fault=fault, after=after)
-    stack = await open_stack(nodes=[node], timeouts=QUICK)
+    stack = await open_stack(nodes=[node], timeouts=QUICK, queue_wait_s=0.1)
     got, error = await refusal(stack, max_tokens=4)
     assert got == status and says in error["message"]
 
@@ -89,9 +89,20 @@ async def test_a_decode_node_that_fails(open_stack: Open, fault, status, says, a
 
 
 async def test_a_busy_node_says_when_to_come_back(open_stack: Open) -> None:
-    stack = await open_stack(nodes=[FakeDecode(fault="busy")])
+    stack = await open_stack(nodes=[FakeDecode(fault="busy")], queue_wait_s=0.1)
     async with stack.ask(max_tokens=4) as reply:
         assert (reply.status, reply.headers["retry-after"]) == (429, "7")
+
+
+@pytest.mark.contract("R4")
+async def test_a_node_that_another_router_uses_is_waited_for(open_stack: Open) -> None:
+    node = FakeDecode(tokens=[41, 42, 43], fault="busy")
+    stack = await open_stack(nodes=[node], queue_wait_s=5)
+    asking = asyncio.create_task(stack.whole(max_tokens=4))
+    await until(lambda: len(node.orders) > 2)
+    node.fault = ""
+    assert (await asking)["usage"]["completion_tokens"] == 4
+    assert len({order["rid"] for order in node.orders}) == 1
 
 
 @pytest.mark.parametrize("setting", ["prefill", "decode"])
