@@ -83,6 +83,7 @@ class _Routes:
             last = {"done": True, "n": session.tokens, **_end(session)}
         finally:
             await source.aclose()  # type: ignore[attr-defined]  # an async generator: also releases the slot
+            self.node.receiver.release(held)  # unless it never started, for the client had gone before `prepare`
         await response.write(msgspec.json.encode(last) + b"\n")
         await response.write_eof()
         return response
