@@ -29,14 +29,19 @@ class Screen:
         self._question = question[-1]["content"]
         self._answers = {tier: Answer(tier=tier) for tier in TIERS}
         self._live = Live(console=console, refresh_per_second=20, get_renderable=self._picture)
+        self._moves = console.is_terminal
 
     def __enter__(self) -> "Screen":
         self._console.rule(Text(_short(self._question, 70)), style="dim")
-        self._live.start()
+        if self._moves:
+            self._live.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._live.stop()
+        if self._moves:
+            self._live.stop()
+        else:
+            self._console.print(self._picture())
 
     def seen(self, answer: Answer) -> None:
         """An answer has grown."""

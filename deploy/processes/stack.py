@@ -1,7 +1,9 @@
 """A set of processes that live and die together.
 
-Each part runs below a guard (guard.py) in a session of its own and holds no terminal. However the launcher
-ends, by return, exception, signal or SIGKILL, the guards end everything below them.
+Each part runs below a guard (guard.py) in a process group of its own, so that Ctrl-C reaches the launcher alone.
+Not in a session of its own: Linux schedules sessions as groups (sched_autogroup), and on a busy machine one that
+mostly sleeps, as a relay of tokens does, then waits for hundreds of milliseconds. However the launcher ends, by
+return, exception, signal or SIGKILL, the guards end everything below them.
 
 Invariant: after `close` nothing that was started is left, within each part's grace plus a few seconds.
 """
