@@ -25,6 +25,7 @@ __all__ = ["demo", "show"]
 
 T = TypeVar("T")
 
+_DEATH_SHOWS_S = 1.0
 _TIMEOUT = aiohttp.ClientTimeout(total=120, sock_connect=5)
 
 
@@ -61,6 +62,9 @@ async def _unless_died(stack: Stack, work: Coroutine[Any, Any, T]) -> T:
     task, died = asyncio.create_task(work), asyncio.create_task(stack.died())
     try:
         await asyncio.wait({task, died}, return_when="FIRST_COMPLETED")
+        if not task.done() or task.exception() is not None:
+            # A broken answer is often the first sign of a dead part, which explains more.
+            await asyncio.wait({died}, timeout=_DEATH_SHOWS_S)
         if died.done():
             await died
         return await task
