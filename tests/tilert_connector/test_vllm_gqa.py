@@ -73,11 +73,11 @@ async def test_a_preempted_prompt_arrives_whole(server, model, reference) -> Non
     """The only slot is taken, so the handoff still waits while growing replies take the prompt's blocks."""
     async with decode_node(model) as node:
         first = await node.handed(server, "first", random_prompt(20, seed=11))
-        prompts = [random_prompt(104 + 3 * n, seed=20 + n) for n in range(6)]
-        general = [asyncio.create_task(asyncio.to_thread(server.complete, p, None, 120)) for p in prompts]
+        prompts = [random_prompt(60, seed=20 + n) for n in range(4)]
+        general = [asyncio.create_task(asyncio.to_thread(server.complete, p, None, 200)) for p in prompts]
         await asyncio.sleep(0.1)
         prompt = random_prompt(600, seed=12)
-        replied = asyncio.create_task(asyncio.to_thread(server.complete, prompt, node.params("second"), 40))
+        replied = asyncio.create_task(asyncio.to_thread(server.complete, prompt, node.params("second"), 300))
         await asyncio.gather(*general, replied)
         record = node.receiver._admission.open["second"]
         assert server.metric("vllm:num_preemptions_total") > 0 and record.writings[0].offer.round > 0
