@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["main"]
+__all__ = ["descendants", "main"]
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 _KILL_S = 5.0
@@ -33,7 +33,7 @@ def _die_with_guard() -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int) -> list[int]:
     """All processes below `root`, from /proc, dead ones that wait for their parent included."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
@@ -65,7 +65,7 @@ def _reap() -> bool:
 def _kill_rest() -> None:
     deadline = time.monotonic() + _KILL_S
     while _reap() and time.monotonic() < deadline:
-        for process in _descendants(os.getpid()):
+        for process in descendants(os.getpid()):
             try:
                 os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
