@@ -42,7 +42,7 @@ class VenvPip:
 
     def _pip(self, verb: str, *arguments: str) -> bool:
         quiet = () if sys.stdout.isatty() else ("--quiet", "--progress-bar=off")
-        flags = ("--no-input", "--disable-pip-version-check", *(quiet if verb == "install" else ("--yes",)))
+        flags = ("--no-input", "--disable-pip-version-check", *(quiet if verb == "install" else ("--yes", "--quiet")))
         command = [str(self.python), "-m", "pip", verb, *flags, *arguments]
         return subprocess.run(command, stdin=subprocess.DEVNULL).returncode == 0
 

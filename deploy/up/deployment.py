@@ -4,6 +4,7 @@ Invariant: working this out starts nothing and opens nothing; a mistake in the c
 """
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from deploy.up.vllm import vllm_part
 from speedtier.errors import ConfigError
 
 __all__ = ["Deployment", "deployment"]
+
+_RUNS_KEPT = 20
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,4 +88,9 @@ def _model(name: str, dtype: str) -> Path:
 
 
 def _run_directory() -> Path:
-    return cache_root() / "runs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    """A new directory for logs; of the older ones the last few are kept."""
+    runs = cache_root() / "runs"
+    kept = sorted(runs.glob("*-*-*"))[-_RUNS_KEPT:] if runs.is_dir() else []
+    for old in set(runs.glob("*-*-*")) - set(kept):
+        shutil.rmtree(old, ignore_errors=True)
+    return runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
