@@ -24,6 +24,7 @@ class Contender:
         config = DecodeConfig(model=str(model), dtype=dtype, workers=workers, max_tokens=room)  # type: ignore[arg-type]
         bound = bind_model(config, progress)
         self.plan, self.facts = bound.binding.plan, bound.facts
+        self._binding = bound.binding
         self._resident = Resident(bound.binding, bound.slots)
         self._resident.start()
 
@@ -62,6 +63,13 @@ class Contender:
         for position, token in enumerate(prompt):
             ((after,), _) = self.run(position, token, 1)
         return after
+
+    def logits(self) -> np.ndarray:
+        """Logits [vocabulary] of the last step, float32; a view."""
+        names = self.plan.manifest.names
+        number = next(n for n, row in enumerate(self.plan.buffers) if names[row[BufferRow.NAME]] == "logits")
+        logits: np.ndarray = self._binding.arrays[number][0]
+        return logits
 
     def close(self) -> None:
         """End the workers."""

@@ -6,7 +6,6 @@ run.
 
 import contextlib
 import os
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rich.table import Table
 from deploy.bench.bandwidth import read_bandwidth
 from deploy.bench.config import OPPONENTS, DecodeBenchConfig
 from deploy.bench.contender import Contender
+from deploy.bench.machine import machine
 from deploy.checkpoints import NAMES, ensure
 from deploy.opponents import Opponent
 from persistent_engine.models import read_facts
@@ -33,15 +33,6 @@ def _opponents(against: str) -> list[str]:
         if name not in OPPONENTS:
             raise ConfigError(f"against is {name!r}; choose from {', '.join(OPPONENTS)}")
     return names
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    model = "unknown"
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
 
 
 def _agreement(ours: list[int], theirs: list[int]) -> int:

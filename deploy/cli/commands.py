@@ -80,4 +80,11 @@ COMMANDS = (
         "DecodeBenchConfig",
         "decode",
     ),
+    Command(
+        ("bench", "fidelity"),
+        "Count the places where the engine would have chosen another token than vLLM, and how close they were.",
+        "deploy.bench",
+        "FidelityBenchConfig",
+        "fidelity",
+    ),
 )

@@ -10,7 +10,8 @@ from deploy.opponents.opponent import Answer, Ask
 
 __all__ = ["answer_all"]
 
-Generate = Callable[[list[int], int], list[int]]
+Generate = Callable[[list[int], int, bool], tuple[list[int], list[float]]]
+"""generate(prompt, tokens, whether gaps are wanted) -> (token ids, gaps)"""
 
 
 def answer_all(generate: Generate) -> None:
@@ -22,8 +23,8 @@ def answer_all(generate: Generate) -> None:
         for line in asks:
             ask = msgspec.json.decode(line, type=Ask)
             start = time.perf_counter()
-            generate(ask.prompt, 1)
+            generate(ask.prompt, 1, False)
             middle = time.perf_counter()
-            tokens = generate(ask.prompt, ask.tokens)
+            tokens, gaps = generate(ask.prompt, ask.tokens, ask.gaps)
             seconds = (time.perf_counter() - middle) - (middle - start)
-            answers.write(msgspec.json.encode(Answer(seconds, tokens)) + b"\n")
+            answers.write(msgspec.json.encode(Answer(seconds, tokens, gaps)) + b"\n")

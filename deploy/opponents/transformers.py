@@ -15,10 +15,17 @@ def main(model: str, dtype: str) -> None:
     network = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
     network.generation_config.eos_token_id = None
 
-    def generate(prompt: list[int], tokens: int) -> list[int]:
+    def generate(prompt: list[int], tokens: int, gaps: bool) -> tuple[list[int], list[float]]:
         with torch.no_grad():
-            output = network.generate(torch.tensor([prompt]), max_new_tokens=tokens, do_sample=False)
-        return [int(token) for token in output[0, len(prompt) :]]
+            output = network.generate(
+                torch.tensor([prompt]),
+                max_new_tokens=tokens,
+                do_sample=False,
+                output_logits=gaps,
+                return_dict_in_generate=True,
+            )
+        best = [logits[0].float().topk(2).values for logits in output.logits or ()]
+        return output.sequences[0, len(prompt) :].tolist(), [float(pair[0] - pair[1]) for pair in best]
 
     answer_all(generate)
 

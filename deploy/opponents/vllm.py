@@ -20,10 +20,14 @@ def main(model: str, dtype: str) -> None:
         compilation_config={"custom_ops": ["all", "-rotary_embedding"]},  # see tilert_connector/layout/probe.py
     )
 
-    def generate(prompt: list[int], tokens: int) -> list[int]:
-        params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+    def generate(prompt: list[int], tokens: int, gaps: bool) -> tuple[list[int], list[float]]:
+        params = SamplingParams(
+            temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, logprobs=2 if gaps else None
+        )
         (output,) = llm.generate({"prompt_token_ids": prompt}, params, use_tqdm=False)
-        return list(output.outputs[0].token_ids)
+        answer = output.outputs[0]
+        best = [sorted((one.logprob for one in step.values()), reverse=True) for step in answer.logprobs or []]
+        return list(answer.token_ids), [first - second for first, second, *_ in best]
 
     answer_all(generate)
 

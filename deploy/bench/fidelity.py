@@ -1,0 +1,104 @@
+"""`speedtier bench fidelity`: how often the engine would have chosen vLLM's token, and how close it was where not."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from deploy.bench.config import FidelityBenchConfig
+from deploy.bench.contender import Contender
+from deploy.bench.machine import machine
+from deploy.checkpoints import NAMES, ensure
+from deploy.opponents import Opponent
+from persistent_engine.models import read_facts
+
+__all__ = ["Disagreement", "fidelity", "measure_fidelity"]
+
+
+class Disagreement(msgspec.Struct, frozen=True):
+    """A place where the two differ. gaps: logit of the own choice less that of the other's, on each side."""
+
+    prompt: int
+    place: int
+    vllm_token: int
+    engine_token: int
+    vllm_gap: float
+    engine_gap: float
+
+
+def _force(
+    engine: Contender, prompt: list[int], answer: list[int], gaps: list[float], index: int
+) -> list[Disagreement]:
+    """Compare the engine's choice at each place of `answer`."""
+    found = []
+    for position, token in enumerate([*prompt, *answer[:-1]]):
+        ((choice,), _) = engine.run(position, token, 1)
+        place = position - len(prompt) + 1
+        if place >= 0 and choice != answer[place]:
+            logits = engine.logits()
+            gap = float(logits[choice] - logits[answer[place]])
+            found.append(Disagreement(index, place, answer[place], choice, gaps[place], gap))
+    return found
+
+
+def measure_fidelity(config: FidelityBenchConfig, console: Console) -> dict[str, Any]:
+    """The report. Raises: SpeedtierError."""
+    model = ensure(config.model) if config.model in NAMES else Path(config.model)
+    vocabulary, source = read_facts(model).vocabulary, random.Random(0)
+    lengths = [1 + index * (config.longest - 1) // max(1, config.prompts - 1) for index in range(config.prompts)]
+    found: list[Disagreement] = []
+    gaps: list[float] = []
+    with (
+        Opponent("deploy.opponents.vllm", model, config.dtype, 2) as vllm,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as bar,
+    ):
+        engine = Contender(model, config.dtype, 0, config.longest + config.tokens + 8, lambda done, total: None)
+        try:
+            for index, length in bar.track(list(enumerate(lengths)), description="comparing"):
+                prompt = [source.randrange(10, vocabulary) for _ in range(length)]
+                answer = vllm.generate(prompt, config.tokens, gaps=True)
+                gaps += answer.gaps
+                found += _force(engine, prompt, answer.tokens, answer.gaps, index)
+        finally:
+            engine.close()
+    return {
+        "name": "fidelity",
+        "machine": machine(),
+        "figures": {
+            "model": config.model,
+            "dtype": config.dtype,
+            "places": len(gaps),
+            "agreement": 1 - len(found) / len(gaps),
+            "median_gap": float(np.median(gaps)),
+            "largest_gap_of_a_disagreement": max((one.vllm_gap for one in found), default=0.0),
+            "places_with_smaller_gap": sum(gap <= max((o.vllm_gap for o in found), default=0.0) for gap in gaps),
+            "disagreements": msgspec.to_builtins(found),
+        },
+        "against": {"vllm": {}},
+        "ratio": {},
+    }
+
+
+def fidelity(config: FidelityBenchConfig) -> None:
+    """Measure, print a table, write JSON. Raises: SpeedtierError."""
+    console = Console()
+    report = measure_fidelity(config, console)
+    figures = report["figures"]
+    table = Table(title=f"{figures['model']}, {figures['dtype']}: where the engine would not have chosen vLLM's token")
+    for column in ("prompt", "place", "vLLM's", "engine's", "gap in vLLM", "gap in the engine"):
+        table.add_column(column, justify="right")
+    for one in figures["disagreements"]:
+        table.add_row(*(f"{value:.4f}" if isinstance(value, float) else str(value) for value in one.values()))
+    console.print(table)
+    console.print(
+        f"agreement {figures['agreement']:.3%} of {figures['places']} places; gaps are logits, the median over all"
+        f" places is {figures['median_gap']:.3f}, the largest of a disagreement"
+        f" {figures['largest_gap_of_a_disagreement']:.4f}"
+    )
+    if config.json:
+        Path(config.json).write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
