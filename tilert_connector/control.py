@@ -23,8 +23,10 @@ from tilert_connector.protocol import (
 
 __all__ = ["ControlSocket", "tcp_address"]
 
-HEARTBEAT_MS = 2000
-HEARTBEAT_TIMEOUT_MS = 6000
+HEARTBEAT_MS = 5000
+HEARTBEAT_TIMEOUT_MS = 30000
+"""A peer that dies closes its connection at once; this finds silent networks, and must outlast a machine so
+busy that ZeroMQ's own threads wait for seconds (seen: 6 s were not enough)."""
 
 
 def tcp_address(host: str, port: int | str) -> str:
