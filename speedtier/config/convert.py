@@ -69,9 +69,7 @@ def _explain(message: str, raw: Mapping[str, Any], type_: type[msgspec.Struct]) 
 
 def _unknown(field: str, name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    way_out = (
-        f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}" if known else "remove it"
-    )
+    way_out = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}" if known else "remove it"
     return f"{field} is not a known field; {way_out}"
 
 

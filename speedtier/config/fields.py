@@ -13,7 +13,7 @@ __all__ = ["Field", "choices", "field_at", "fields", "known_fields"]
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field: `kind` is how its option is parsed, `type` the bare type of one value."""
+    """One field: `kind` is how its option is parsed, `type` the bare type of one value (of a table: of its values)."""
 
     name: str
     kind: Literal["one", "many", "struct", "structs", "table"]
@@ -29,9 +29,7 @@ def _inner(hint: Any) -> tuple[Any, str]:
     while True:
         if get_origin(hint) is Annotated:
             hint, *notes = get_args(hint)
-            found = [
-                note.description for note in notes if isinstance(note, msgspec.Meta) and note.description
-            ]
+            found = [note.description for note in notes if isinstance(note, msgspec.Meta) and note.description]
             description = description or (found[-1] if found else "")  # the outermost is the most specific
         elif get_origin(hint) in (Union, types.UnionType):
             kept = [part for part in get_args(hint) if part is not type(None)]
@@ -49,12 +47,9 @@ def _kind(hint: Any) -> tuple[Literal["one", "many", "struct", "structs", "table
     if _is_struct(hint):
         return "struct", hint
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "table", str
-    if (
-        isinstance(origin, type)
-        and issubclass(origin, Sequence | set | frozenset)
-        and origin not in (str, bytes)
-    ):
+        arguments = get_args(hint)
+        return "table", arguments[1] if len(arguments) == 2 else str
+    if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset) and origin not in (str, bytes):
         arguments = get_args(hint)
         element = _inner(arguments[0])[0] if arguments else str
         return ("structs" if _is_struct(element) else "many"), element

@@ -1,13 +1,14 @@
 """Command line options made from a configuration struct.
 
 A nested struct's fields get its name as a prefix (`--receiver-port`). A list of structs is given as
-`name=value,name=value`, once for each element, a table as `name=value`. Typed values are checked by the
-struct itself, so file and command line refuse the same things.
+`name=value,name=value`, once for each element, a table as `name=value` (TOML values and dotted names). Typed values
+are checked by the struct itself, so file and command line refuse the same things.
 
 Invariant: an option that is not given leaves the file's value, and without a file the struct's default.
 """
 
 import inspect
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -78,23 +79,38 @@ def _help(field: Field) -> str:
     if choices(field):
         text += f" One of {', '.join(map(str, choices(field)))}."
     if field.kind in ("structs", "table"):
-        text += (
-            " As name=value,name=value; repeat for more." if field.kind == "structs" else " As name=value."
-        )
+        text += " As name=value,name=value; repeat for more." if field.kind == "structs" else " As name=value."
     if field.kind == "structs":
         text += f" Names: {', '.join(part.name for part in fields(field.type))}."
     if field.required:
         return f"{text} (required)"
     shown = msgspec.to_builtins(field.default)
+    if field.kind == "structs":
+        shown = " ".join(",".join(f"{name}={value}" for name, value in one.items()) for one in shown)
     return text if shown in (None, "", [], (), {}) else f"{text} (default {shown})"
 
 
 def _parsed(field: Field, value: Any) -> Any:
     if field.kind == "table":
-        return dict(_pair(field, part) for part in value)
+        return _table(field, [_pair(field, part) for part in value])
     if field.kind == "structs":
         return [dict(_pair(field, part) for part in one.split(",")) for one in value]
     return value
+
+
+def _table(field: Field, pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """Text stays text where the table holds text; else each pair is a line of TOML, or text when it is none."""
+    if field.type is str:
+        return dict(pairs)
+    return tomllib.loads("\n".join(_line(name, value) for name, value in pairs))
+
+
+def _line(name: str, value: str) -> str:
+    try:
+        tomllib.loads(f"{name} = {value}")
+    except tomllib.TOMLDecodeError:
+        return f"{name} = {msgspec.json.encode(value).decode()}"
+    return f"{name} = {value}"
 
 
 def _pair(field: Field, text: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -34,6 +34,7 @@ class Front(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     native: Annotated[list[str], described("Servers.")] = msgspec.field(default_factory=list)
     decode: Annotated[tuple[Node, ...], described("Nodes.")] = ()
     labels: Annotated[dict[str, str], described("Labels.")] = msgspec.field(default_factory=dict)
+    extra: Annotated[dict[str, Any], described("More.")] = msgspec.field(default_factory=dict)
     limits: Annotated[Limits, described("Bounds.")] = Limits()
 
 
@@ -56,10 +57,11 @@ def test_every_kind_of_field_has_an_option() -> None:
             "--decode",
             "url=http://c,port=9",
             "--labels",
-            "zone=x",
+            "zone=1",
             "--limits-queue",
             "3",
         ),
+        *("--extra", "slots=2", "--extra", "name=a b", "--extra", "far.drain_s=1.5", "--extra", 'far.host="h"'),
     )
     assert got == Front(
         model="m",
@@ -68,7 +70,8 @@ def test_every_kind_of_field_has_an_option() -> None:
         live=False,
         native=["http://a", "http://b"],
         decode=(Node(url="http://c", port=9),),
-        labels={"zone": "x"},
+        labels={"zone": "1"},
+        extra={"slots": 2, "name": "a b", "far": {"drain_s": 1.5, "host": "h"}},
         limits=Limits(queue=3),
     )
 
