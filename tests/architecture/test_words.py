@@ -10,6 +10,7 @@ HOSTS = {
     "download.pytorch.org",  # where the CPU build of torch is, when pip's sources lack it
     "www.apache.org",  # the licence
     "github.com",
+    "www.w3.org",  # the name space of a drawing
 }
 URL = re.compile(r"\b(?:https?|tcp|git|ssh)://(?:[^/\s@\"']*@)?([A-Za-z0-9.-]+\.[A-Za-z0-9-]{2,}|localhost)")
 PATHS = re.compile(r"(?<![\w./-])/(?:root|home|work|Users)/\w")
