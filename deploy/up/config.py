@@ -35,7 +35,10 @@ class UpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     model: Annotated[str, _note("Checkpoint directory, or tiny-mla or tiny-gqa.")]
     served_name: Annotated[str, _note("Name that clients use; empty: the directory's name.")] = ""
-    dtype: Annotated[Literal["float32", "bfloat16"], _note("Type that both tiers compute in.")] = "float32"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        _note("Type that both tiers compute in, so vLLM's --dtype; auto: that of the checkpoint."),
+    ] = "auto"
     host: Annotated[str, _note("Address that the router listens on.")] = "127.0.0.1"
     port: Annotated[_Port, _note("Port that the router listens on; 0 takes a free one.")] = 8000
     vllm: Annotated[VllmConfig, _note("The vLLM server.")] = VllmConfig()

@@ -3,6 +3,7 @@
 Invariant: working this out starts nothing and opens nothing; a mistake in the configuration shows here.
 """
 
+import json
 import os
 import shutil
 import time
@@ -29,6 +30,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     directory: Path
     model: Path
+    dtype: str
     served_name: str
     vllm_url: str
     decode_url: str
@@ -37,7 +39,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
 def deployment(config: UpConfig) -> Deployment:
     """Work out the stack for `config`. Raises `ConfigError`."""
-    model = _model(config.model, config.dtype)
+    model, dtype = _model(config.model, config.dtype)
     served_name = config.served_name or model.name
     directory = Path(config.directory) if config.directory else _run_directory()
     vllm_port, decode_port, router_port = free_ports(3)
@@ -47,7 +49,7 @@ def deployment(config: UpConfig) -> Deployment:
     parts = [
         decode_part(
             directory,
-            {"model": str(model), "dtype": config.dtype, "host": "127.0.0.1", "port": decode_port},
+            {"model": str(model), "dtype": dtype, "host": "127.0.0.1", "port": decode_port},
             config.decode,
         ),
         router_part(
@@ -64,11 +66,12 @@ def deployment(config: UpConfig) -> Deployment:
         ),
     ]
     if not config.vllm.url:
-        parts.insert(0, vllm_part(config.vllm, model, served_name, config.dtype, vllm_port))
+        parts.insert(0, vllm_part(config.vllm, model, served_name, dtype, vllm_port))
     return Deployment(
         parts=tuple(parts),
         directory=directory,
         model=model,
+        dtype=dtype,
         served_name=served_name,
         vllm_url=vllm_url,
         decode_url=decode_url,
@@ -76,15 +79,19 @@ def deployment(config: UpConfig) -> Deployment:
     )
 
 
-def _model(name: str, dtype: str) -> Path:
+def _model(name: str, dtype: str) -> tuple[Path, str]:
+    """Directory and dtype. vLLM's own "auto" turns float32 into bfloat16, so both ends are always told."""
     if name in NAMES:
-        return ensure(name, dtype)
+        dtype = "float32" if dtype == "auto" else dtype
+        return ensure(name, dtype), dtype
     directory = Path(name).expanduser().resolve()
-    if not (directory / "config.json").is_file():
-        raise ConfigError(
-            f"model = {name!r}: no config.json there; name a checkpoint directory or {' or '.join(NAMES)}"
-        )
-    return directory
+    try:
+        settings = json.loads((directory / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        ways = f"name a checkpoint directory or {' or '.join(NAMES)}"
+        raise ConfigError(f"model = {name!r}: no config.json there that can be read ({error}); {ways}") from error
+    stored = settings.get("dtype") or settings.get("torch_dtype") or "bfloat16"
+    return directory, stored if dtype == "auto" else dtype
 
 
 def _run_directory() -> Path:

@@ -26,6 +26,7 @@ def stand_in(directory: Path, fault: str) -> Callable[[UpConfig], Deployment]:
             parts=(Part(name="front", command=command, health=f"{url}/health"),),
             directory=directory,
             model=directory,
+            dtype="float32",
             served_name=config.model,
             vllm_url=url,
             decode_url=url,

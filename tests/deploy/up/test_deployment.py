@@ -36,6 +36,18 @@ def test_a_vllm_of_ones_own_is_used_and_none_started(tmp_path: Path) -> None:
     assert plan.vllm_url == "http://127.0.0.1:9"
 
 
+@pytest.mark.parametrize(
+    ("model", "asked", "dtype"),
+    [("tiny-gqa", "auto", "float32"), ("tiny-gqa", "bfloat16", "bfloat16"), ("half", "auto", "bfloat16")],
+)
+def test_both_ends_are_told_one_dtype(tmp_path: Path, model: str, asked: str, dtype: str) -> None:
+    name = str(ensure("tiny-gqa", "bfloat16")) if model == "half" else model
+    plan = deployment(config(tmp_path, model=name, dtype=asked))
+    command = plan.parts[0].command
+    assert command[command.index("--dtype") + 1] == plan.dtype == dtype
+    assert json.loads((tmp_path / "decode.json").read_text())["dtype"] == dtype
+
+
 def test_settings_of_the_parts_reach_them(tmp_path: Path) -> None:
     deployment(config(tmp_path, decode={"max_tokens": 512, "receiver": {"drain_s": 1.5}}, router={"queue_limit": 3}))
     decode = json.loads((tmp_path / "decode.json").read_text())
