@@ -67,6 +67,7 @@ class Lane(threading.Thread):
         self._active: dict[str, Outgoing] = {}
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._session: Session | None = None
+        self._ready: set[object] = set()
         self._quiet_since = time.monotonic()
 
     # From any thread
@@ -146,8 +147,9 @@ class Lane(threading.Thread):
                 return
             address = resolve(self._host, self._config.networks)
             self._session = Session(self._context, address, self._port, self._hello)
-        for message in self._session.receive():
-            self._on_message(message)
+        if self._ready & {self._session.socket, self._session.monitor}:
+            for message in self._session.receive():
+                self._on_message(message)
         if self._session is None or self._session.welcome is not None:
             return
         if time.monotonic() - self._session.started > self._config.connect_s:
@@ -266,7 +268,9 @@ class Lane(threading.Thread):
                 continue
             number, read, write = interest
             poller.register(number, zmq.POLLIN * read | zmq.POLLOUT * write)
-        poller.poll(int(timeout * 1000))
-        with contextlib.suppress(BlockingIOError):
-            while len(self._ear.recv(4096)) == 4096:
-                pass
+        # What was not polled ready is not asked: each call gives up the interpreter, which the engine wants too.
+        self._ready = {which for which, _ in poller.poll(int(timeout * 1000))}
+        if self._ear.fileno() in self._ready:
+            with contextlib.suppress(BlockingIOError):
+                while len(self._ear.recv(4096)) == 4096:
+                    pass

@@ -24,7 +24,7 @@ __all__ = ["TcpSink"]
 
 MAX_ATTACHING = 64
 """Connections that have not shown a key yet; more are closed unread."""
-ATTACH_S = 10.0
+ATTACH_S = 30.0
 
 
 class _Admission:
