@@ -97,7 +97,7 @@ async def opener(model_dir: Path) -> AsyncIterator[Open]:
         yield open_stack
 
 
-async def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
+async def until(condition: Callable[[], object], within_s: float = 15.0) -> None:
     """Wait for a condition; fails when it does not come true."""
     deadline = time.monotonic() + within_s
     while not condition():

@@ -68,7 +68,7 @@ async def _read(asking: "aiohttp.client._RequestContextManager") -> dict[str, di
 async def test_it_ends_in_time_when_a_request_does_not(model_dir: Path, tmp_path: Path, unused_tcp_port: int) -> None:
     node, log = FakeDecode(fault="mute"), tmp_path / "log"
     async with serving(FakePrefill(model_dir).app()) as vllm, serving(node.app()) as decode:
-        timeouts = Timeouts(shutdown=0.2, cancel=0.2)
+        timeouts = Timeouts(shutdown=0.2)
         nodes = (DecodeNodeConfig(url=decode),)
         config = RouterConfig(port=unused_tcp_port, prefill=(vllm,), decode=nodes, timeouts=timeouts)
         async with process(config, log) as router, aiohttp.ClientSession() as session:
