@@ -6,9 +6,7 @@ from tests.architecture.sources import PACKAGES, Import, files, imports, under
 
 ENGINE = "persistent_engine"
 LEARNED = ("torch", "vllm", "transformers", "numba", "llvmlite")
-STEPS = tuple(
-    f"{ENGINE}.{part}" for part in ("manifest", "compile", "check", "simulate", "runtime", "models")
-)
+STEPS = tuple(f"{ENGINE}.{part}" for part in ("manifest", "compile", "check", "simulate", "runtime", "models"))
 
 # What the modules under a prefix must not import; every prefix that matches applies.
 FORBIDDEN: dict[str, tuple[str, ...]] = {
@@ -31,9 +29,7 @@ IMPORTS = [one for path in files() for one in imports(path)]
 
 @pytest.mark.parametrize("prefix", sorted(FORBIDDEN))
 def test_no_import_against_the_direction(prefix: str) -> None:
-    assert [
-        one for one in IMPORTS if under(one.importer, (prefix,)) and under(one.imported, FORBIDDEN[prefix])
-    ] == []
+    assert [one for one in IMPORTS if under(one.importer, (prefix,)) and under(one.imported, FORBIDDEN[prefix])] == []
 
 
 def test_the_router_knows_only_the_messages_and_tickets_of_the_connector() -> None:
