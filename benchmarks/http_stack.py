@@ -21,9 +21,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-EVENT = (
-    b'data: {"id":"chatcmpl-0","choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}\n\n'
-)
+EVENT = b'data: {"id":"chatcmpl-0","choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}\n\n'
 
 
 def free_port() -> int:
