@@ -19,7 +19,7 @@ from tilert_connector.transport.base import Grant, Report, Sink
 __all__ = ["Admission"]
 
 Objection = tuple[Literal["hello", "ended", "busy", "malformed", "conflict"], str]
-SAY_WHY_S = 0.1
+SAY_WHY_S = 0.5
 """After a lost data connection: time for the sender's own reason to arrive on the control plane."""
 UNDECIDED = (State.EXPECTED, State.WAITING, State.WRITING)
 
@@ -65,7 +65,6 @@ class Admission:
         if objection is not None:
             return objection
         inbound = self.find(offer.handoff)
-        known = inbound.writings.get(offer.rank)
         writing = inbound.writings[offer.rank] = Writing(peer, offer)
         if offer.tokens > self._capacity:
             reason = f"prompt of {offer.tokens} tokens, this decode node holds at most {self._capacity}"
@@ -78,7 +77,7 @@ class Admission:
             self._queue.append(inbound)
             self._give_slots()
         elif inbound.state is State.WRITING:
-            self._spawn(self._admit(inbound, writing, known.generation if known else 0))
+            self._spawn(self._admit(inbound, writing))
         return None
 
     def done(self, peer: bytes, done: Done) -> None:
@@ -167,13 +166,13 @@ class Admission:
             inbound.state = State.WRITING
             self._set_timer(inbound, self._config.handoff_s, "it was not written in time")
             for writing in inbound.writings.values():
-                self._spawn(self._admit(inbound, writing, 0))
+                self._spawn(self._admit(inbound, writing))
 
-    async def _admit(self, inbound: Inbound, writing: Writing, before: int) -> None:
-        """Let a rank write, after its earlier generation `before` (0: none) was stopped."""
-        if before:
-            await self._stop(before)
+    async def _admit(self, inbound: Inbound, writing: Writing) -> None:
+        """Let a rank write, once each of its earlier rounds has been stopped."""
         offer = writing.offer
+        for generation in self._generations(inbound, offer.rank):
+            await self._stop(generation)
         if inbound.state is not State.WRITING or inbound.writings.get(offer.rank) is not writing:
             return
         writing.generation = self._slots.generation()
@@ -229,10 +228,18 @@ class Admission:
 
     async def _drain(self, inbound: Inbound) -> None:
         """Free the slot when no writer of it is left, however long that takes."""
-        for generation in [g for g, (owner, _) in self._grants.items() if owner is inbound]:
+        for generation in self._generations(inbound):
             await self._stop(generation)
         self._slots.release(inbound.slot, inbound.generation)
         self._give_slots()
+
+    def _generations(self, inbound: Inbound, rank: int | None = None) -> list[int]:
+        """Granted and not known to be stopped: of this handoff, or of one rank of it."""
+        return [
+            generation
+            for generation, (owner, writing) in self._grants.items()
+            if owner is inbound and rank in (None, writing.offer.rank)
+        ]
 
     async def _stop(self, generation: int) -> None:
         while not await self._sink.revoke(generation, self._config.drain_s):

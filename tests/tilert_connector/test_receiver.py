@@ -257,6 +257,23 @@ async def test_every_wait_has_a_timer() -> None:
             await one.receiver.committed("never", 3)
 
 
+@pytest.mark.contract("H5")
+async def test_state_that_was_taken_stays_until_it_is_given_back() -> None:
+    async with node(claim_s=0.1, handoff_s=0.2) as one:
+        peer = one.peer()
+        await peer.greet()
+        accepted = await peer.offer("h")
+        assert isinstance(accepted, Accepted)
+        one.write(accepted, 8)
+        await peer.say(Done(handoff="h", rank=0, generation=accepted.generation))
+        held = await one.receiver.committed("h", 1)
+        await asyncio.sleep(0.3)
+        assert one.receiver.status()["slots_held"] == {"0": held.generation}
+        assert not await one.receiver.cancel("h", "too late")
+        one.receiver.release(held)
+        assert one.receiver.status()["ended"] == {"committed": 1, "failed": 0, "cancelled": 0}
+
+
 @pytest.mark.contract("H4")
 async def test_no_more_than_the_limit_may_wait() -> None:
     async with node(max_handoffs=2) as one:

@@ -83,7 +83,7 @@ async def test_a_frame_outside_the_grant_ends_it_unwritten(transport: str, frame
     async with bench(transport) as one:
         writer = one.writer(one.grant())
         await one.drive(writer, writer.room)
-        writer.write(frame, [memoryview(bytes(frame.size % 4096))])
+        writer.write(frame, [memoryview(b"\7" * (frame.size % 4096))])
         with pytest.raises(WireError):
             await one.drive(writer, lambda: writer.completed() == 1)
         report = await one.reported()

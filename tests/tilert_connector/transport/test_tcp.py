@@ -56,6 +56,31 @@ async def test_a_damaged_frame_is_never_confirmed() -> None:
         assert not report.landed and "checksum of frame 0" in report.reason and report.landed_bytes == 0
 
 
+@pytest.mark.contract("H3")
+async def test_a_frame_of_another_generation_ends_the_connection_unwritten() -> None:
+    async with bench("tcp") as one:
+        grant = one.grant()
+        sock = await connected(one.sink.describe().port)
+        (frame,) = one.frames(0, 16, limit=1 << 20)
+        data = b"".join(one.pieces(frame))
+        message = ATTACH.pack(ATTACH_MAGIC, 1, grant.key) + pack_header(0, 2, frame) + data
+        await asyncio.get_running_loop().sock_sendall(sock, message)
+        assert await closed(sock)
+        assert "frame of generation 2, granted is 1" in (await one.reported()).reason
+        assert not one.slots[0].any()
+
+
+@pytest.mark.contract("H3")
+async def test_a_grant_takes_one_connection() -> None:
+    async with bench("tcp") as one:
+        grant = one.grant()
+        first = one.writer(grant)
+        await one.send(first, one.frames(0, 16))
+        assert await one.refused(one.writer(grant), one.frames(0, 16))
+        await one.send(first, one.frames(16, 40))
+        assert (await one.reported()).landed and one.landed(40).all()
+
+
 @pytest.mark.contract("H4")
 async def test_revoking_wakes_a_landing_that_waits_in_the_middle_of_a_frame() -> None:
     async with bench("tcp") as one:
