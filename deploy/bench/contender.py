@@ -71,6 +71,26 @@ class Contender:
         logits: np.ndarray = self._binding.arrays[number][0]
         return logits
 
+    def routing_margin(self) -> float:
+        """How near the last step came to choosing other experts: the smallest difference, over layers, between the last
+        biased score taken and the first one left, of experts and of groups. Infinite without experts.
+        """
+        facts, names, margin = self.facts.experts, self.plan.manifest.names, float("inf")
+        buffers = {names[row[BufferRow.NAME]]: number for number, row in enumerate(self.plan.buffers)}
+        if facts is None:
+            return margin
+        for layer in range(facts.dense_layers, self.facts.layers):
+            logits = self._binding.arrays[buffers[f"layers.{layer}.router"]][0].astype(np.float64)
+            bias = self._binding.arrays[buffers[f"model.layers.{layer}.mlp.gate.e_score_correction_bias"]][0]
+            scores = (1 / (1 + np.exp(-logits)) + bias).reshape(facts.groups, -1)
+            groups = np.sort(np.sort(scores, axis=1)[:, -2:].sum(axis=1))[::-1]
+            kept = np.argsort(-np.sort(scores, axis=1)[:, -2:].sum(axis=1))[: facts.kept_groups]
+            experts = np.sort(scores[kept].reshape(-1))[::-1]
+            for values, taken in ((groups, facts.kept_groups), (experts, facts.active)):
+                if taken < len(values):
+                    margin = min(margin, float(values[taken - 1] - values[taken]))
+        return margin
+
     def close(self) -> None:
         """End the workers."""
         self._resident.stop()

@@ -1,8 +1,9 @@
 """`speedtier bench fidelity`: how often the engine would have chosen vLLM's token, and how close it was where not."""
 
 import random
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -19,9 +20,21 @@ from persistent_engine.models import read_facts
 
 __all__ = ["Disagreement", "fidelity", "measure_fidelity"]
 
+Cause = Literal["logits", "experts", "carried", "unexplained"]
+TIE_LOGITS = 0.5
+"""bfloat16 keeps 8 bits: logits from 16 to 32 are 0.125 apart, and vLLM rounds after every operator."""
+TIE_EXPERTS = 0.04
+"""Scores are sigmoids of logits that bfloat16 rounds to steps of up to 0.03."""
+
 
 class Disagreement(msgspec.Struct, frozen=True):
-    """A place where the two differ. gaps: logit of the own choice less that of the other's, on each side."""
+    """A place where the two differ.
+
+    vllm_gap: in vLLM, the logit of its choice less the next. engine_gap: in the engine, the logit of its choice less
+    that of vLLM's. routing_margin: see `Contender.routing_margin`. cause: `logits` if either gap is within TIE_LOGITS,
+    `experts` if the margin is within TIE_EXPERTS, `carried` if experts were a near-tie at an earlier place that
+    differed (the state of its token differs since), else `unexplained`.
+    """
 
     prompt: int
     place: int
@@ -29,20 +42,30 @@ class Disagreement(msgspec.Struct, frozen=True):
     engine_token: int
     vllm_gap: float
     engine_gap: float
+    routing_margin: float
+    cause: Cause
 
 
 def _force(
     engine: Contender, prompt: list[int], answer: list[int], gaps: list[float], index: int
 ) -> list[Disagreement]:
     """Compare the engine's choice at each place of `answer`."""
-    found = []
+    found: list[Disagreement] = []
     for position, token in enumerate([*prompt, *answer[:-1]]):
         ((choice,), _) = engine.run(position, token, 1)
         place = position - len(prompt) + 1
         if place >= 0 and choice != answer[place]:
             logits = engine.logits()
             gap = float(logits[choice] - logits[answer[place]])
-            found.append(Disagreement(index, place, answer[place], choice, gaps[place], gap))
+            margin = engine.routing_margin()
+            cause: Cause = "unexplained"
+            if min(gap, gaps[place]) <= TIE_LOGITS:
+                cause = "logits"
+            elif margin <= TIE_EXPERTS:
+                cause = "experts"
+            elif any(one.routing_margin <= TIE_EXPERTS for one in found):
+                cause = "carried"
+            found.append(Disagreement(index, place, answer[place], choice, gaps[place], gap, margin, cause))
     return found
 
 
@@ -76,7 +99,7 @@ def measure_fidelity(config: FidelityBenchConfig, console: Console) -> dict[str,
             "agreement": 1 - len(found) / len(gaps),
             "median_gap": float(np.median(gaps)),
             "largest_gap_of_a_disagreement": max((one.vllm_gap for one in found), default=0.0),
-            "places_with_smaller_gap": sum(gap <= max((o.vllm_gap for o in found), default=0.0) for gap in gaps),
+            "causes": dict(Counter(one.cause for one in found)),
             "disagreements": msgspec.to_builtins(found),
         },
         "against": {"vllm": {}},
@@ -90,7 +113,17 @@ def fidelity(config: FidelityBenchConfig) -> None:
     report = measure_fidelity(config, console)
     figures = report["figures"]
     table = Table(title=f"{figures['model']}, {figures['dtype']}: where the engine would not have chosen vLLM's token")
-    for column in ("prompt", "place", "vLLM's", "engine's", "gap in vLLM", "gap in the engine"):
+    names = (
+        "prompt",
+        "place",
+        "vLLM's",
+        "engine's",
+        "gap in vLLM",
+        "gap in the engine",
+        "routing margin",
+        "near-tie of",
+    )
+    for column in names:
         table.add_column(column, justify="right")
     for one in figures["disagreements"]:
         table.add_row(*(f"{value:.4f}" if isinstance(value, float) else str(value) for value in one.values()))
@@ -98,7 +131,7 @@ def fidelity(config: FidelityBenchConfig) -> None:
     console.print(
         f"agreement {figures['agreement']:.3%} of {figures['places']} places; gaps are logits, the median over all"
         f" places is {figures['median_gap']:.3f}, the largest of a disagreement"
-        f" {figures['largest_gap_of_a_disagreement']:.4f}"
+        f" {figures['largest_gap_of_a_disagreement']:.4f}; near-ties of {figures['causes']}"
     )
     if config.json:
         Path(config.json).write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")

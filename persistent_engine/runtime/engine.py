@@ -5,7 +5,7 @@ One request at a time. `decode` is the whole life of a request: it yields token 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -64,7 +64,7 @@ class DecodeEngine(Protocol):
     async def close(self) -> None:
         """Stop; idempotent."""
 
-    def decode(self, job: Job, ended: Callable[[FinishReason], None]) -> AsyncIterator[list[int]]:
+    def decode(self, job: Job, ended: Callable[[FinishReason], None]) -> AsyncGenerator[list[int], None]:
         """Token ids as they come, at least one a time; `ended` gets the reason before the last item.
 
         Raises: EngineBusy, EngineFailed.
@@ -86,7 +86,7 @@ class FakeEngine:
     async def close(self) -> None:
         """Nothing to do."""
 
-    async def decode(self, job: Job, ended: Callable[[FinishReason], None]) -> AsyncIterator[list[int]]:
+    async def decode(self, job: Job, ended: Callable[[FinishReason], None]) -> AsyncGenerator[list[int], None]:
         """As `DecodeEngine.decode`."""
         if self.busy:
             raise EngineBusy("the fake engine is decoding")

@@ -4,6 +4,7 @@ Source of paths and fields: TileRT's decode node (package versions 0.1.5 and 0.1
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -16,12 +17,13 @@ from persistent_engine.server.metrics import Metrics
 from persistent_engine.server.node import DecodeNode
 from persistent_engine.server.request import EXECUTED, parse
 from persistent_engine.server.session import Session, Sessions
-from tilert_connector import Held
 
 __all__ = ["build_app"]
 
 log = logging.getLogger("speedtier.decode")
 LARGEST_BODY = 1 << 20
+CANCEL_S = 5.0
+"""The longest that /pd/cancel waits for the session to let go before it answers."""
 
 
 class _Routes:
@@ -50,10 +52,10 @@ class _Routes:
     async def _serve(self, http: web.Request, session: Session) -> tuple[web.StreamResponse, str]:
         """The response, and what it ended as."""
         try:
-            held = await session.state()
-            if session.request.stream:
-                return await self._stream(http, session, held), session.reason
-            ids = [token async for group in session.decode(held) for token in group]
+            async with session.holding() as held, contextlib.aclosing(session.decode(held)) as source:
+                if session.request.stream:
+                    return await self._stream(http, session, source), session.reason
+                ids = [token async for group in source for token in group]
             body = {"rid": session.request.rid, "token_ids": ids, "seq_len": held.tokens + len(ids), **_end(session)}
             return web.json_response(body), session.reason
         except Answer as answer:
@@ -64,10 +66,11 @@ class _Routes:
             _uncancel()
             return Answer(499, "cancelled", session.cancel_reason).response(), "cancelled"
 
-    async def _stream(self, http: web.Request, session: Session, held: Held) -> web.StreamResponse:
+    async def _stream(
+        self, http: web.Request, session: Session, source: AsyncIterator[list[int]]
+    ) -> web.StreamResponse:
         """NDJSON: `{"t": [ids]}` lines, then one `{"done": true, ...}` or `{"error": ...}` line."""
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "X-Accel-Buffering": "no"})
-        source: AsyncIterator[list[int]] = session.decode(held)
         last: dict[str, Any]
         try:
             await response.prepare(http)
@@ -81,9 +84,6 @@ class _Routes:
                 raise
             _uncancel()
             last = {"done": True, "n": session.tokens, **_end(session)}
-        finally:
-            await source.aclose()  # type: ignore[attr-defined]  # an async generator: also releases the slot
-            self.node.receiver.release(held)  # unless it never started, for the client had gone before `prepare`
         await response.write(msgspec.json.encode(last) + b"\n")
         await response.write_eof()
         return response
@@ -109,6 +109,7 @@ class _Routes:
         session = self.sessions.open.get(rid)
         if session is not None:
             session.cancel("cancelled by /pd/cancel")
+            await session.gone(CANCEL_S)
         elif not await self.node.receiver.cancel(rid, "cancelled by /pd/cancel"):
             return Answer(404, "unknown_rid", f"rid {rid!r} is not open here").response()
         return web.json_response({"rid": rid, "cancelled": True})
@@ -174,6 +175,9 @@ async def _error_objects(
             raise
         message = f"{request.method} {request.path}: {error.reason}"
         return Answer(error.status, error.reason.lower().replace(" ", "_"), message).response()
+    except ConnectionResetError:  # the client went away while it was written to: its session has ended already
+        log.info("%s %s: the client went away", request.method, request.path)
+        raise
     except Exception as error:  # nothing that one request does may cost another, and nobody gets a page of HTML
         log.exception("%s %s", request.method, request.path)
         return Answer(500, "internal_error", f"{request.method} {request.path}: {error!r}").response()

@@ -5,9 +5,10 @@ requests and the handoff has an end, exactly once.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from persistent_engine.runtime import EngineFailed, FinishReason, Job
@@ -33,12 +34,18 @@ class Session:
     reason: FinishReason = "cancelled"
     cancel_reason: str = ""
     task: "asyncio.Task[Any] | None" = None
+    over: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     def cancel(self, reason: str) -> None:
         """Interrupt the session's task; it answers `cancelled`."""
         self.cancel_reason = reason
         if self.task is not None:
             self.task.cancel()
+
+    async def gone(self, timeout_s: float) -> None:
+        """Wait, within a bound, until the session holds nothing any more."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.over.wait(), timeout_s)
 
     @property
     def stop_reason(self) -> int | None:
@@ -51,8 +58,16 @@ class Session:
         spans = {"wait": self.waited, "decode": total - self.waited, "total": total}
         return {name: round(seconds * 1e3, 3) for name, seconds in spans.items()}
 
-    async def state(self) -> Held:
-        """Wait for the committed state; the caller must release it. Raises: Answer 504, 502, 400."""
+    @contextlib.asynccontextmanager
+    async def holding(self) -> AsyncIterator[Held]:
+        """The committed state; its slot is released at the end, whatever happens. Raises: Answer 504, 502, 400."""
+        held = await self._state()
+        try:
+            yield held
+        finally:
+            self.node.receiver.release(held)
+
+    async def _state(self) -> Held:
         node, rid = self.node, self.request.rid
         limit = self.request.timeout_s or node.config.state_wait_s
         try:
@@ -73,8 +88,8 @@ class Session:
             raise Answer(400, "context_length_exceeded", message)
         return held
 
-    async def decode(self, held: Held) -> AsyncIterator[list[int]]:
-        """Token ids as they come; releases `held` at the end. Raises: Answer 500 when the engine fails."""
+    async def decode(self, held: Held) -> AsyncGenerator[list[int], None]:
+        """Token ids as they come. Close it before `held` is released. Raises: Answer 500 when the engine fails."""
         request = self.request
         job = Job(
             slot=held.slot,
@@ -84,19 +99,13 @@ class Session:
             sampling=request.sampling.engine_sampling(),
         )
         try:
-            async with self.turn:
-                source = self.node.engine.decode(job, self._ended)
-                try:
-                    async for ids in source:
-                        self.tokens += len(ids)
-                        self.last = ids[-1]
-                        yield ids
-                finally:
-                    await source.aclose()  # type: ignore[attr-defined]  # an async generator in every engine
+            async with self.turn, contextlib.aclosing(self.node.engine.decode(job, self._ended)) as source:
+                async for ids in source:
+                    self.tokens += len(ids)
+                    self.last = ids[-1]
+                    yield ids
         except EngineFailed as error:
             raise Answer(500, "engine_failed", str(error)) from error
-        finally:
-            self.node.receiver.release(held)
 
     def _ended(self, reason: FinishReason) -> None:
         self.reason = reason
@@ -128,3 +137,4 @@ class Sessions:
     def leave(self, session: Session) -> None:
         """The session is over."""
         self.open.pop(session.request.rid, None)
+        session.over.set()

@@ -16,8 +16,10 @@ TOKENS = 64
 
 
 def _told(reply: dict[str, Any]) -> dict[str, Any]:
-    """What a client reads of a reply; id and time are the server's own."""
-    return {key: value for key, value in reply.items() if key not in ("id", "created", "kv_transfer_params")}
+    """What a client reads of a reply. Id and time are the server's own; vLLM's fingerprint hashes its settings, in
+    which a connector is one."""
+    own = ("id", "created", "system_fingerprint")
+    return {key: value for key, value in reply.items() if key not in own}
 
 
 def _ids(reply: dict[str, Any]) -> list[int]:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class CpuEngine:
         if len(job.sampling.stops) > MOST_STOPS:
             raise ConfigError(f"{len(job.sampling.stops)} stop token ids; at most {MOST_STOPS}")
 
-    async def decode(self, job: Job, ended: Callable[[FinishReason], None]) -> AsyncIterator[list[int]]:
+    async def decode(self, job: Job, ended: Callable[[FinishReason], None]) -> AsyncGenerator[list[int], None]:
         """As `DecodeEngine.decode`. Raises also: ConfigError when the job does not fit."""
         self._check(job)
         self._busy = True

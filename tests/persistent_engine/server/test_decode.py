@@ -218,6 +218,35 @@ async def test_a_client_that_leaves_frees_the_slot(committed: bool) -> None:
         assert (await one.post("/pd/decode", body("b")))[0] == 200
 
 
+@pytest.mark.contract("R5")
+async def test_clients_that_leave_at_any_moment_leave_nothing() -> None:
+    """Moments around the answer's first byte too, where the stream has not begun."""
+    async with node(delay_s=0.002) as one:
+        for turn in range(60):
+            rid = f"a{turn}"
+            one.receiver.commit(rid)
+            running = asyncio.create_task(one.post("/pd/decode", body(rid, max_tokens=50, stream=turn % 2 == 0)))
+            await asyncio.sleep(turn * 0.0002)
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            await one.idle()
+        one.receiver.commit("b")
+        assert (await one.post("/pd/decode", body("b")))[0] == 200
+
+
+async def test_cancel_answers_when_the_slot_is_free() -> None:
+    async with node(delay_s=0.01) as one:
+        for turn in range(10):
+            one.receiver.commit(f"a{turn}")
+            running = asyncio.create_task(one.post("/pd/decode", body(f"a{turn}", max_tokens=50, stream=True)))
+            await asyncio.sleep(0.03)
+            await one.post("/pd/cancel", {"rid": f"a{turn}"})
+            assert not one.receiver.held
+            assert not one.engine.busy
+            await running
+
+
 async def test_an_engine_that_fails_says_so_everywhere() -> None:
     async with node(fail_after=2) as one:
         assert (await one.get("/health"))[0] == 200

@@ -1,0 +1,20 @@
+"""bfloat16: where the engine would not have chosen vLLM's token, the choice was a near-tie."""
+
+import pytest
+
+from deploy.bench import FidelityBenchConfig, measure_fidelity
+from tests.e2e.serving import QUIET
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["tiny-gqa", "tiny-mla"])
+def test_bfloat16_differs_at_near_ties_only(name: str) -> None:
+    figures = measure_fidelity(FidelityBenchConfig(model=name, prompts=12, tokens=48), QUIET)["figures"]
+    assert figures["places"] == 12 * 48
+    print(f"\n{name}: {figures['agreement']:.2%} of {figures['places']} places agree, near-ties of {figures['causes']}")
+    for one in figures["disagreements"]:
+        print(f"  prompt {one['prompt']} place {one['place']}: gap {one['vllm_gap']:.4f} / {one['engine_gap']:.4f}")
+        assert one["cause"] != "unexplained", one
+    assert figures["agreement"] > 0.85
