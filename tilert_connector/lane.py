@@ -163,8 +163,8 @@ class Lane(threading.Thread):
                 self._lose(f"refused by the decode node: {message.reason}", withdraw=True)
             case Refused():
                 outgoing = self._active.get(message.handoff)
-                if outgoing is not None and message.round == outgoing.offered_round:
-                    self._end(outgoing, "failed", f"refused by the decode node: {message.reason}")
+                if outgoing is not None:
+                    self._fail(outgoing, f"refused by the decode node: {message.reason}")
             case Ended():
                 outgoing = self._active.get(message.handoff)
                 if outgoing is not None:

@@ -56,7 +56,8 @@ class Outgoing:
     def extend(self, blocks: Sequence[int], available: int, restart: bool) -> None:
         """The engine's thread: state of prompt tokens [0, available) is there now."""
         with self.gate:
-            if restart:
+            if restart and self.blocks:  # resumed, and nobody said that it had been preempted
+                self.round += 1
                 self.blocks = []
             self.blocks.extend(blocks)
             self.available = available

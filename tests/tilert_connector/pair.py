@@ -67,8 +67,8 @@ class Pair:
     def finish(self, request: str, completed: bool = True) -> None:
         self.step(Step(finished=(Finish(request=request, completed=completed, delayed=True),)))
 
-    async def reported(self, request: str, within: float = 10.0) -> float:
-        """Seconds until every rank has reported the request, each exactly once."""
+    async def reported(self, request: str, within: float = 10.0) -> None:
+        """Wait until every rank has reported the request, each exactly once."""
         start, missing = time.monotonic(), set(range(len(self.senders)))
         while missing:
             for rank, sender in enumerate(self.senders):
@@ -81,7 +81,6 @@ class Pair:
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.02)
         assert not any(sender.take_finished() for sender in self.senders)
-        return time.monotonic() - start
 
     def slot(self, number: int) -> Bytes:
         return self.slots[number]

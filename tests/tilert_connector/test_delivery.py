@@ -70,6 +70,17 @@ def test_after_revoke_returned_nothing_is_read_or_moved() -> None:
     assert (len(sent.writer.frames), sent.writer.moved) == (posted, moved)
 
 
+@pytest.mark.contract("H2", "H6")
+def test_blocks_replaced_without_a_word_of_preemption_start_a_new_round() -> None:
+    sent = Sent(tokens=64)
+    sent.outgoing.extend([0, 1], 32, restart=False)
+    sent.delivery.advance(sent.outgoing)
+    posted = len(sent.writer.frames)
+    sent.outgoing.extend([4, 5, 6, 7], 64, restart=True)
+    assert (sent.outgoing.round, sent.outgoing.blocks) == (1, [4, 5, 6, 7])
+    assert not sent.delivery.advance(sent.outgoing) and len(sent.writer.frames) == posted
+
+
 @pytest.mark.contract("H2")
 def test_only_the_end_of_the_prompt_is_part_of_a_tile() -> None:
     sent = Sent(tokens=40)

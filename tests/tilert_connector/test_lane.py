@@ -1,0 +1,77 @@
+"""A lane against a decode node that is scripted, message by message."""
+
+import asyncio
+
+import pytest
+import zmq
+import zmq.asyncio
+
+from tests.tilert_connector.paged_model import PagedModel, fingerprint
+from tests.tilert_connector.pair import until
+from tests.tilert_connector.test_delivery import StillWriter
+from tilert_connector.claim import Claim
+from tilert_connector.config import ConnectorConfig
+from tilert_connector.protocol import (
+    Accepted,
+    FromDecode,
+    FromPrefill,
+    Hello,
+    Offer,
+    Welcome,
+    decode_from_prefill,
+    encode,
+)
+from tilert_connector.sender import Sender
+from tilert_connector.tracker import Opening, Step
+from tilert_connector.transport import Endpoint
+
+
+class RecordingCarrier:
+    def __init__(self) -> None:
+        self.opened: list[int] = []
+
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> StillWriter:
+        self.opened.append(generation)
+        return StillWriter()
+
+
+class Script:
+    """The decode node's control socket."""
+
+    def __init__(self, context: zmq.asyncio.Context) -> None:
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        self.port = self.socket.bind_to_random_port("tcp://127.0.0.1")
+        self.peer = b""
+
+    async def hear(self) -> FromPrefill:
+        self.peer, data = await asyncio.wait_for(self.socket.recv_multipart(), 5)
+        return decode_from_prefill(data)
+
+    async def say(self, message: FromDecode) -> None:
+        await self.socket.send_multipart([self.peer, encode(message)])
+
+
+@pytest.mark.contract("H3")
+async def test_an_acceptance_of_a_round_that_is_over_opens_nothing() -> None:
+    context, carrier = zmq.asyncio.Context(), RecordingCarrier()
+    script = Script(context)
+    sender = Sender(ConnectorConfig(), 0, fingerprint(), PagedModel("mla", 16, 4).exporter, {"still": carrier})
+    claim = Claim(host="127.0.0.1", ctrl_port=script.port, handoff="h")
+    try:
+        sender.begin(Step(openings=(Opening(request="r", claim=claim, tokens=20),)))
+        assert isinstance(await script.hear(), Hello)
+        await script.say(Welcome(instance="d", transport="still", data_port=1, capacity=99))
+        first = await script.hear()
+        assert isinstance(first, Offer) and first.round == 0
+        sender.begin(Step(preempted=("r",)))
+        second = await script.hear()
+        assert isinstance(second, Offer) and second.round == 1
+        for round_, generation in ((0, 1), (1, 2), (0, 3)):
+            await script.say(Accepted(handoff="h", rank=0, round=round_, generation=generation, key=bytes(16)))
+        await until(lambda: bool(carrier.opened))
+        await asyncio.sleep(0.1)
+        assert carrier.opened == [2]
+    finally:
+        await asyncio.to_thread(sender.close)
+        context.destroy(linger=0)
