@@ -24,4 +24,4 @@ bench: setup
 	$(BIN)/speedtier bench decode $(ARGS)
 
 soak: setup
-	$(BIN)/pytest -m soak --timeout=0 $(ARGS)
+	SPEEDTIER_SOAK_S=$${SPEEDTIER_SOAK_S:-900} $(BIN)/pytest -m soak -s $(ARGS)
