@@ -85,7 +85,7 @@ class CpuEngine:
         try:
             while True:
                 reason = resident.finished(sequence)
-                ready = resident.published() if reason is None or reason is not Reason.RUNNING else sent
+                ready = resident.published()  # after `reason`: what a finished request published is all there
                 if reason is Reason.FAILED:
                     raise EngineFailed(self.failure or "the engine failed")
                 if reason is not None:
