@@ -33,8 +33,7 @@ class Attempt:
         self._stream: TokenStream | None = None
 
     def offer(self) -> dict[str, object]:
-        """``kv_transfer_params`` for the prefill leg; from here on the node may hold state of "
-        "this request."""
+        """``kv_transfer_params`` for the prefill leg; from here on the node may hold state of this request."""
         self._offered = True
         return self.node.transfer_params(self.handoff)
 

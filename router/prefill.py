@@ -131,8 +131,7 @@ class Prefill:
     async def first_token(
         self, url: str, rendered: Rendered, params: dict[str, object], headers: CIMultiDict[str]
     ) -> FirstToken:
-        """Prefill the prompt and sample one token. ``params``: ``kv_transfer_params``. Raises "
-        "as ``render``."""
+        """Prefill the prompt and sample one token. ``params``: ``kv_transfer_params``. Raises as ``render``."""
         # Stop strings are matched here: they end in one place, and in the same way, for both legs.
         sampling = {name: value for name, value in rendered.sampling_params.items() if name not in LOCAL}
         order = {

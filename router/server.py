@@ -15,6 +15,7 @@ from aiohttp import web
 
 from router.app import build_app
 from router.config import RouterConfig
+from speedtier.errors import ConfigError
 
 __all__ = ["running", "serve"]
 
@@ -32,7 +33,12 @@ async def running(config: RouterConfig) -> AsyncIterator[str]:
     )
     await runner.setup()
     try:
-        await web.TCPSite(runner, config.host, config.port).start()
+        try:
+            await web.TCPSite(runner, config.host, config.port).start()
+        except OSError as error:
+            raise ConfigError(
+                f"port = {config.port}: cannot listen on {config.host}:{config.port} ({error.strerror}); take another"
+            ) from error
         host, port = runner.addresses[0][:2]
         yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     finally:
@@ -55,8 +61,7 @@ def serve(config: RouterConfig) -> None:
     error.
 
     Raises:
-        ConfigError: the configuration contradicts itself.
-        OSError: the address cannot be listened on.
+        ConfigError: the configuration contradicts itself, or the address cannot be listened on.
     """
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

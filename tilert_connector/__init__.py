@@ -4,7 +4,7 @@ Invariant: importing the package, its protocol, layout, transport or receiver im
 torch; only `connector` does, and vLLM alone loads that.
 """
 
-from tilert_connector.errors import HandoffFailed, HandoffTimeout
+from tilert_connector.errors import HandoffBusy, HandoffFailed, HandoffTimeout
 from tilert_connector.receiver import Held, Receiver, ReceiverConfig
 
-__all__ = ["HandoffFailed", "HandoffTimeout", "Held", "Receiver", "ReceiverConfig"]
+__all__ = ["HandoffBusy", "HandoffFailed", "HandoffTimeout", "Held", "Receiver", "ReceiverConfig"]

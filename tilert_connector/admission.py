@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
+from tilert_connector.errors import NO_SLOT
 from tilert_connector.inbound import Inbound, State, Writing
 from tilert_connector.protocol import Accepted, Done, Ended, FromDecode, Offer, Withdraw
 from tilert_connector.receiver_config import ReceiverConfig
@@ -73,7 +74,7 @@ class Admission:
         inbound.tokens = offer.tokens
         if inbound.state is State.EXPECTED:
             inbound.state = State.WAITING
-            self._set_timer(inbound, self._config.slot_wait_s, "no slot was free in time")
+            self._set_timer(inbound, self._config.slot_wait_s, NO_SLOT)
             self._queue.append(inbound)
             self._give_slots()
         elif inbound.state is State.WRITING:

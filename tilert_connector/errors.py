@@ -5,7 +5,20 @@ Invariant: whoever waits for a handoff gets exactly one of these or the committe
 
 from speedtier.errors import ConfigError, TransferError
 
-__all__ = ["ClaimError", "HandoffFailed", "HandoffTimeout", "LayoutError", "MessageError", "WireError"]
+__all__ = [
+    "NO_SLOT",
+    "ClaimError",
+    "HandoffBusy",
+    "HandoffFailed",
+    "HandoffTimeout",
+    "LayoutError",
+    "MessageError",
+    "WireError",
+]
+
+
+NO_SLOT = "no slot was free in time"
+"""How the reason of a `HandoffBusy` begins."""
 
 
 class LayoutError(ConfigError):
@@ -35,3 +48,7 @@ class HandoffFailed(TransferError):
         super().__init__(f"handoff {handoff!r} failed: {reason}")
         self.handoff = handoff
         self.reason = reason
+
+
+class HandoffBusy(HandoffFailed):
+    """No slot became free in time: nothing is wrong, others were first."""

@@ -16,7 +16,7 @@ import msgspec
 from speedtier.errors import ConfigError
 from tilert_connector.admission import Admission
 from tilert_connector.control import ControlSocket
-from tilert_connector.errors import HandoffFailed, HandoffTimeout
+from tilert_connector.errors import NO_SLOT, HandoffBusy, HandoffFailed, HandoffTimeout
 from tilert_connector.inbound import State
 from tilert_connector.layout.fingerprint import Fingerprint, difference
 from tilert_connector.layout.kv_layout import KvLayout
@@ -108,7 +108,8 @@ class Receiver:
         if self._admission.take(inbound):
             generation = inbound.generation
             return Held(handoff=handoff, slot=inbound.slot, generation=generation, tokens=inbound.tokens)
-        raise HandoffFailed(handoff, inbound.reason or f"it is {inbound.outcome or inbound.state.value} already")
+        reason = inbound.reason or f"it is {inbound.outcome or inbound.state.value} already"
+        raise (HandoffBusy if reason.startswith(NO_SLOT) else HandoffFailed)(handoff, reason)
 
     def release(self, held: Held) -> None:
         """The slot is free again. Repeated and late calls do nothing."""

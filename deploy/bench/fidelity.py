@@ -16,22 +16,24 @@ from deploy.bench.contender import Contender
 from deploy.bench.machine import machine
 from deploy.checkpoints import NAMES, ensure
 from deploy.opponents import Opponent
+from deploy.opponents.answer import Tops
 from persistent_engine.models import read_facts
 
 __all__ = ["Disagreement", "fidelity", "measure_fidelity"]
 
 Cause = Literal["logits", "experts", "carried", "unexplained"]
-TIE_LOGITS = 0.5
+TIE_LOGITS = 0.75
 """bfloat16 keeps 8 bits: logits from 16 to 32 are 0.125 apart, and vLLM rounds after every operator."""
-TIE_EXPERTS = 0.04
-"""Scores are sigmoids of logits that bfloat16 rounds to steps of up to 0.03."""
+TIE_EXPERTS = 0.05
+"""Scores are sigmoids of logits that bfloat16 rounds to steps of up to 0.03; a group's score adds two."""
 
 
 class Disagreement(msgspec.Struct, frozen=True):
     """A place where the two differ.
 
-    vllm_gap: in vLLM, the logit of its choice less the next. engine_gap: in the engine, the logit of its choice less
-    that of vLLM's. routing_margin: see `Contender.routing_margin`. cause: `logits` if either gap is within TIE_LOGITS,
+    vllm_gap: in vLLM, the logit of its choice less that of the engine's (or of its 20th best).
+    engine_gap: in the engine, the logit of its choice less that of vLLM's. routing_margin: see
+    `Contender.routing_margin`. cause: `logits` if both gaps are within TIE_LOGITS,
     `experts` if the margin is within TIE_EXPERTS, `carried` if experts were a near-tie at an earlier place that
     differed (the state of its token differs since), else `unexplained`.
     """
@@ -46,9 +48,7 @@ class Disagreement(msgspec.Struct, frozen=True):
     cause: Cause
 
 
-def _force(
-    engine: Contender, prompt: list[int], answer: list[int], gaps: list[float], index: int
-) -> list[Disagreement]:
+def _force(engine: Contender, prompt: list[int], answer: list[int], tops: Tops, index: int) -> list[Disagreement]:
     """Compare the engine's choice at each place of `answer`."""
     found: list[Disagreement] = []
     for position, token in enumerate([*prompt, *answer[:-1]]):
@@ -59,13 +59,15 @@ def _force(
             gap = float(logits[choice] - logits[answer[place]])
             margin = engine.routing_margin()
             cause: Cause = "unexplained"
-            if min(gap, gaps[place]) <= TIE_LOGITS:
+            told = dict(tops[place])
+            other = told[answer[place]] - told.get(choice, min(told.values()))
+            if max(gap, other) <= TIE_LOGITS:
                 cause = "logits"
             elif margin <= TIE_EXPERTS:
                 cause = "experts"
             elif any(one.routing_margin <= TIE_EXPERTS for one in found):
                 cause = "carried"
-            found.append(Disagreement(index, place, answer[place], choice, gaps[place], gap, margin, cause))
+            found.append(Disagreement(index, place, answer[place], choice, other, gap, margin, cause))
     return found
 
 
@@ -84,9 +86,9 @@ def measure_fidelity(config: FidelityBenchConfig, console: Console) -> dict[str,
         try:
             for index, length in bar.track(list(enumerate(lengths)), description="comparing"):
                 prompt = [source.randrange(10, vocabulary) for _ in range(length)]
-                answer = vllm.generate(prompt, config.tokens, gaps=True)
-                gaps += answer.gaps
-                found += _force(engine, prompt, answer.tokens, answer.gaps, index)
+                answer = vllm.generate(prompt, config.tokens, tops=True)
+                gaps += [step[0][1] - step[1][1] for step in answer.tops]
+                found += _force(engine, prompt, answer.tokens, answer.tops, index)
         finally:
             engine.close()
     return {

@@ -8,10 +8,11 @@ import msgspec
 
 from deploy.opponents.opponent import Answer, Ask
 
-__all__ = ["answer_all"]
+__all__ = ["Tops", "answer_all"]
 
-Generate = Callable[[list[int], int, bool], tuple[list[int], list[float]]]
-"""generate(prompt, tokens, whether gaps are wanted) -> (token ids, gaps)"""
+Tops = list[list[tuple[int, float]]]
+Generate = Callable[[list[int], int, bool], tuple[list[int], Tops]]
+"""generate(prompt, tokens, whether tops are wanted) -> (token ids, tops)"""
 
 
 def answer_all(generate: Generate) -> None:
@@ -25,6 +26,6 @@ def answer_all(generate: Generate) -> None:
             start = time.perf_counter()
             generate(ask.prompt, 1, False)
             middle = time.perf_counter()
-            tokens, gaps = generate(ask.prompt, ask.tokens, ask.gaps)
+            tokens, tops = generate(ask.prompt, ask.tokens, ask.tops)
             seconds = (time.perf_counter() - middle) - (middle - start)
-            answers.write(msgspec.json.encode(Answer(seconds, tokens, gaps)) + b"\n")
+            answers.write(msgspec.json.encode(Answer(seconds, tokens, tops)) + b"\n")

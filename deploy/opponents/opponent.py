@@ -20,21 +20,22 @@ __all__ = ["Answer", "Ask", "Opponent"]
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Generate `tokens` greedy tokens after `prompt`, end of sequence ignored. gaps: tell how close each choice was."""
+    """Generate `tokens` greedy tokens after `prompt`, end of sequence ignored. tops: tell the best of each place."""
 
     prompt: list[int]
     tokens: int
-    gaps: bool = False
+    tops: bool = False
 
 
 class Answer(msgspec.Struct, frozen=True):
     """seconds: of the decode alone, from the first generated token to the last. tokens: all that were
-    generated. gaps: if asked for, the logit of each chosen token less that of the next best.
+    generated. tops: if asked for, (token, log-probability) of the
+    best at each place, best first.
     """
 
     seconds: float
     tokens: list[int]
-    gaps: list[float] = []
+    tops: list[list[tuple[int, float]]] = []
 
 
 class Opponent:
@@ -82,9 +83,9 @@ class Opponent:
             self._process.kill()
             self._process.wait()
 
-    def generate(self, prompt: Sequence[int], tokens: int, gaps: bool = False) -> Answer:
+    def generate(self, prompt: Sequence[int], tokens: int, tops: bool = False) -> Answer:
         """One timed generation. Raises: UpstreamError when the process died."""
-        self._down.write(msgspec.json.encode(Ask(list(prompt), tokens, gaps)) + b"\n")
+        self._down.write(msgspec.json.encode(Ask(list(prompt), tokens, tops)) + b"\n")
         line = self._up.readline()
         if not line:
             tail = self.log.read_text(errors="replace").strip().splitlines()[-3:]

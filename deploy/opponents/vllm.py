@@ -2,7 +2,7 @@
 
 import sys
 
-from deploy.opponents.answer import answer_all
+from deploy.opponents.answer import Tops, answer_all
 
 __all__ = ["main"]
 
@@ -20,14 +20,14 @@ def main(model: str, dtype: str) -> None:
         compilation_config={"custom_ops": ["all", "-rotary_embedding"]},  # see tilert_connector/layout/probe.py
     )
 
-    def generate(prompt: list[int], tokens: int, gaps: bool) -> tuple[list[int], list[float]]:
+    def generate(prompt: list[int], tokens: int, tops: bool) -> tuple[list[int], Tops]:
         params = SamplingParams(
-            temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, logprobs=2 if gaps else None
+            temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False, logprobs=20 if tops else None
         )
         (output,) = llm.generate({"prompt_token_ids": prompt}, params, use_tqdm=False)
         answer = output.outputs[0]
-        best = [sorted((one.logprob for one in step.values()), reverse=True) for step in answer.logprobs or []]
-        return list(answer.token_ids), [first - second for first, second, *_ in best]
+        steps = [[(token, one.logprob) for token, one in step.items()] for step in answer.logprobs or []]
+        return list(answer.token_ids), [sorted(step, key=lambda pair: -pair[1]) for step in steps]
 
     answer_all(generate)
 

@@ -72,13 +72,14 @@ class DecodeEngine(Protocol):
 
 
 class FakeEngine:
-    """Counts upwards from the job's token. Faults on cue: `delay_s` a token, `fail_after` tokens."""
+    """Counts upwards from the job's token. Faults on cue: `delay_s` a token, `fail_after` tokens, `raises` at once."""
 
     def __init__(self, delay_s: float = 0.0, fail_after: int | None = None) -> None:
         self.delay_s, self.fail_after = delay_s, fail_after
         self.busy = False
         self.failure: str | None = None
         self.jobs: list[Job] = []
+        self.raises: Exception | None = None
 
     async def start(self) -> None:
         """Nothing to do."""
@@ -90,6 +91,8 @@ class FakeEngine:
         """As `DecodeEngine.decode`."""
         if self.busy:
             raise EngineBusy("the fake engine is decoding")
+        if self.raises is not None:
+            raise self.raises
         self.busy = True
         self.jobs.append(job)
         try:

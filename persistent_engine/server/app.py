@@ -79,6 +79,11 @@ class _Routes:
             last = {"done": True, "n": session.tokens, **_end(session)}
         except Answer as answer:
             last = error_body(answer)
+        except ConnectionResetError:
+            raise
+        except Exception as error:  # the headers are out: only a last line can still tell
+            log.exception("decode rid=%s", session.request.rid)
+            last = error_body(Answer(500, "internal_error", f"/pd/decode: {error!r}"))
         except asyncio.CancelledError:
             if not session.cancel_reason:
                 raise
@@ -177,7 +182,7 @@ async def _error_objects(
         return Answer(error.status, error.reason.lower().replace(" ", "_"), message).response()
     except ConnectionResetError:  # the client went away while it was written to: its session has ended already
         log.info("%s %s: the client went away", request.method, request.path)
-        raise
+        return web.Response(status=499)
     except Exception as error:  # nothing that one request does may cost another, and nobody gets a page of HTML
         log.exception("%s %s", request.method, request.path)
         return Answer(500, "internal_error", f"{request.method} {request.path}: {error!r}").response()

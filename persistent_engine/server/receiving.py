@@ -4,7 +4,8 @@ import asyncio
 import itertools
 from typing import Any, Protocol
 
-from tilert_connector import HandoffFailed, HandoffTimeout, Held
+from tilert_connector import HandoffBusy, HandoffFailed, HandoffTimeout, Held
+from tilert_connector.errors import NO_SLOT
 
 __all__ = ["FakeReceiver", "Receiving"]
 
@@ -61,7 +62,8 @@ class FakeReceiver:
 
     def fail(self, handoff: str, reason: str) -> None:
         """The handoff failed."""
-        self._end(handoff).set_exception(HandoffFailed(handoff, reason))
+        kind = HandoffBusy if reason.startswith(NO_SLOT) else HandoffFailed
+        self._end(handoff).set_exception(kind(handoff, reason))
 
     async def start(self) -> None:
         """Nothing to do."""
@@ -70,11 +72,14 @@ class FakeReceiver:
         """Nothing to do."""
 
     async def committed(self, handoff: str, timeout_s: float) -> Held:
-        """As `Receiving.committed`."""
+        """As `Receiving.committed`; waits also for a slot."""
         try:
             tokens = await asyncio.wait_for(asyncio.shield(self._end(handoff)), timeout_s)
         except TimeoutError:
             raise HandoffTimeout(f"handoff {handoff!r} was not committed within {timeout_s:g} s") from None
+        async with asyncio.timeout(timeout_s):
+            while not self._free:
+                await asyncio.sleep(0.001)
         slot = self._free.pop(0)
         self.held[handoff] = Held(handoff=handoff, slot=slot, generation=next(self._generations), tokens=tokens)
         return self.held[handoff]

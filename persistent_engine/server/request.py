@@ -14,7 +14,7 @@ from persistent_engine.server.errors import Answer
 
 __all__ = ["EXECUTED", "DecodeRequest", "SamplingFields", "parse"]
 
-TokenId = Annotated[int, Meta(ge=0)]
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 NEUTRAL: dict[str, Any] = {
     "frequency_penalty": 0,
@@ -23,7 +23,7 @@ NEUTRAL: dict[str, Any] = {
     "min_tokens": 0,
     "logit_bias": None,
     "logprobs": None,
-    "top_logprobs": None,
+    "top_logprobs": 0,
     "bad_words": None,
     "structured_outputs": None,
 }
@@ -34,7 +34,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Resolved sampling parameters, with vLLM's names and meanings (vllm/sampling_params.py)."""
 
     temperature: Annotated[float, Meta(ge=0)] = 0.0
-    top_k: Annotated[int, Meta(ge=-1)] = 0
+    top_k: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = 0
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
@@ -90,5 +90,5 @@ def parse(body: bytes) -> DecodeRequest:
         if isinstance(raw, dict):
             _drop_neutral(raw)
         return msgspec.convert(raw, DecodeRequest)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Answer(400, "invalid_request", f"/pd/decode: {error}") from error

@@ -11,11 +11,12 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-from persistent_engine.runtime import EngineFailed, FinishReason, Job
+from persistent_engine.runtime import EngineBusy, EngineFailed, FinishReason, Job
 from persistent_engine.server.errors import Answer
 from persistent_engine.server.node import DecodeNode
 from persistent_engine.server.request import DecodeRequest
-from tilert_connector import HandoffFailed, HandoffTimeout, Held
+from speedtier.errors import ConfigError
+from tilert_connector import HandoffBusy, HandoffFailed, HandoffTimeout, Held
 
 __all__ = ["Session", "Sessions"]
 
@@ -60,7 +61,7 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncIterator[Held]:
-        """The committed state; its slot is released at the end, whatever happens. Raises: Answer 504, 502, 400."""
+        """The committed state; its slot is released at the end, whatever happens. Raises: Answer 504, 502, 429, 400."""
         held = await self._state()
         try:
             yield held
@@ -75,6 +76,8 @@ class Session:
         except HandoffTimeout as error:
             await node.receiver.cancel(rid, "the decode request gave up waiting")
             raise Answer(504, "kv_transfer_timeout", str(error)) from error
+        except HandoffBusy as error:
+            raise Answer(429, "busy", f"all {node.config.slots} slots are taken; {error}") from error
         except HandoffFailed as error:
             raise Answer(502, "kv_transfer_failed", str(error)) from error
         except asyncio.CancelledError:
@@ -104,6 +107,10 @@ class Session:
                     self.tokens += len(ids)
                     self.last = ids[-1]
                     yield ids
+        except EngineBusy as error:
+            raise Answer(429, "busy", str(error)) from error
+        except ConfigError as error:
+            raise Answer(400, "invalid_request", str(error)) from error
         except EngineFailed as error:
             raise Answer(500, "engine_failed", str(error)) from error
 
@@ -112,7 +119,8 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a node; no more than it has slots."""
+    """The sessions of a node. Slots are given to handoffs, in the order of their offers, and to nothing else: a session
+    that waits takes no place that another, whose state is here, would need. Several routers need no agreement."""
 
     def __init__(self, node: DecodeNode) -> None:
         self.node = node
@@ -120,7 +128,7 @@ class Sessions:
         self._turn = asyncio.Lock()
 
     def admit(self, request: DecodeRequest) -> Session:
-        """Raises: Answer 429 when every slot has a request, 409 when this one is served already, 400, 500."""
+        """Raises: Answer 429 when too many wait, 409 when this one is served already, 400, 500."""
         vocabulary = self.node.facts.vocabulary
         if request.first_token_id >= vocabulary:
             raise Answer(400, "invalid_request", f"first_token_id is {request.first_token_id}, vocabulary {vocabulary}")
@@ -128,8 +136,9 @@ class Sessions:
             raise Answer(409, "duplicate_rid", f"rid {request.rid!r} is being decoded")
         if self.node.engine.failure is not None:
             raise Answer(500, "engine_failed", self.node.engine.failure)
-        if len(self.open) >= self.node.config.slots:
-            raise Answer(429, "busy", f"all {self.node.config.slots} slots are taken; try again or use another node")
+        most = self.node.config.slots + self.node.config.receiver.max_handoffs
+        if len(self.open) >= most:
+            raise Answer(429, "busy", f"{most} requests wait for state or slots; try again or use another node")
         session = Session(self.node, request, self._turn)
         self.open[request.rid] = session
         return session

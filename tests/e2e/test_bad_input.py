@@ -43,18 +43,20 @@ async def parts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Parts
     directory = tmp_path_factory.mktemp("stack")
     config = UpConfig(model=MODEL, decode={"max_tokens": LIMIT}, router={"queue_wait_s": 5})
     async with stack(directory, config) as (plan, client, running):
-        wrong_port, wrong_router, down_port, down_router = free_ports(4)
+        wrong_port, wrong_router, down_port, down_router, twin_router = free_ports(5)
         settings = {"prefill": [plan.vllm_url], "native": [plan.vllm_url], "tokenizer": str(plan.model)}
         wrong = {"model": str(_other_weights(directory / "other")), "port": wrong_port, "dtype": "float32"}
         over_wrong = {"port": wrong_router, "decode": [{"url": f"http://127.0.0.1:{wrong_port}"}], **settings}
         over_down = {"port": down_router, "decode": [{"url": f"http://127.0.0.1:{down_port}"}], **settings}
         await running.start([decode_part(directory / "wrong", wrong, {}), router_part(directory / "w", over_wrong, {})])
-        await running.start([router_part(directory / "d", over_down, {})])
+        twin = {"port": twin_router, "decode": [{"url": plan.decode_url}], **settings}
+        await running.start([router_part(directory / "d", over_down, {}), router_part(directory / "t", twin, {})])
         yield {
             "router": client,
             "decode": Client(client.http, plan.decode_url),
             "wrong": Client(client.http, f"http://127.0.0.1:{wrong_router}"),
             "down": Client(client.http, f"http://127.0.0.1:{down_router}"),
+            "twin": Client(client.http, f"http://127.0.0.1:{twin_router}"),
         }
 
 
@@ -80,6 +82,7 @@ async def _works(router: Client) -> None:
         (_body(model="nobody"), 404, "nobody"),
         (_body(temperature=-1), 400, "temperature"),
         (_body(top_p=7), 400, "top_p"),
+        (_body(temperature=0.9, stop_token_ids=[2**63]), 400, ""),
         (_body(kv_transfer_params={"tilert_host": "127.0.0.1"}), 400, "kv_transfer_params"),
         (b'{"model": "tiny-gqa", "prompt": ', 400, ""),
         (b"[]", 400, ""),
@@ -105,6 +108,19 @@ async def test_short_prompts_and_replies_equal_native(parts: Parts, prompt: list
     assert one["usage"]["completion_tokens"] == other["usage"]["completion_tokens"] == most
 
 
+async def test_a_huge_top_k_means_all(parts: Parts) -> None:
+    status, reply, headers = await parts["router"].post(
+        "/v1/completions", _body(temperature=0.9, top_k=2**63 - 1, seed=5, ignore_eos=True), "speed"
+    )
+    assert status == 200, reply
+    assert "x-speedtier-fallback" not in headers
+    assert (await parts["router"].post("/v1/completions", _body(temperature=0.9, top_k=2**63), "speed"))[0] in (
+        200,
+        400,
+    )
+    await _works(parts["router"])
+
+
 @pytest.mark.contract("H7")
 async def test_other_weights_are_refused_by_name(parts: Parts) -> None:
     status, reply, _ = await parts["wrong"].post("/v1/completions", _body(), "speed")
@@ -116,9 +132,24 @@ async def test_other_weights_are_refused_by_name(parts: Parts) -> None:
 
 async def test_a_decode_node_that_is_down(parts: Parts) -> None:
     status, reply, _ = await parts["down"].post("/v1/completions", _body(), "speed")
-    assert status in (502, 503), reply
+    assert status == 502, reply
+    assert "decode node" in reply["error"]["message"]
     assert (await parts["down"].post("/v1/completions", _body(), "native"))[0] == 200
     await _works(parts["router"])
+
+
+@pytest.mark.contract("R4")
+async def test_two_routers_over_one_decode_node_need_no_agreement(parts: Parts) -> None:
+    """Neither's requests keep the other's out, though their orders differ."""
+    expected = (await parts["router"].complete(MODEL, [20, 30, 40], "native", max_tokens=60))["choices"]
+    async with asyncio.timeout(25):
+        calls = [
+            parts[name].complete(MODEL, [20, 30, 40], "speed", max_tokens=60)
+            for _ in range(10)
+            for name in ("router", "twin")
+        ]
+        replies = await asyncio.gather(*calls)
+    assert all(reply["choices"] == expected for reply in replies)
 
 
 @pytest.mark.contract("R5")

@@ -30,6 +30,7 @@ def fingerprint(**changes: object) -> Fingerprint:
         "layers": "0,1,2",
         "planes": "p",
         "rope": "{}",
+        "settings": "s",
     }
     return Fingerprint(**{**fields, **changes})  # type: ignore[arg-type]
 

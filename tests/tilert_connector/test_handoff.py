@@ -1,11 +1,14 @@
 """Sender to receiver, byte for byte."""
 
+import socket
+
 import numpy as np
 import pytest
 
 from tests.tilert_connector.pair import CAPACITY, Pair, pair, until
 from tilert_connector import HandoffFailed
 from tilert_connector.tracker import Chunk, Step
+from tilert_connector.transport.tcp_sink import MAX_ATTACHING
 
 LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200)
 
@@ -131,3 +134,18 @@ async def test_a_prompt_longer_than_a_slot_fails_and_names_the_limit() -> None:
         await both.reported("r")
         assert not both.slot(0).any()
         assert both.receiver.status()["slots_held"] == {}
+
+
+@pytest.mark.contract("H5")
+async def test_silent_connections_to_the_data_port_keep_no_writer_out() -> None:
+    async with pair("gqa") as both:
+        port = both.receiver.data_port
+        silent = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(MAX_ATTACHING + 10)]
+        try:
+            both.prefill("r", 40, [3, 1, 2])
+            held = await both.receiver.committed("h-r", 10)
+            assert np.array_equal(both.slot(0), both.model.expected(40, CAPACITY))
+            both.receiver.release(held)
+        finally:
+            for one in silent:
+                one.close()

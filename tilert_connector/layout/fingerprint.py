@@ -27,7 +27,7 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     planes: digest of every plane's name, width, item size and tile. layers: layer indices in order,
     draft layers included. rope: canonical JSON of the rope settings. block_size: tokens per tile that
-    the wire and the slot share (1: rows, no tiles). weights: see `weights_digest`.
+    the wire and the slot share (1: rows, no tiles). settings: digest of config.json. weights: see `weights_digest`.
     """
 
     protocol: int
@@ -42,6 +42,7 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     layers: Text
     planes: Text
     rope: Text
+    settings: Text
 
 
 def difference(ours: Fingerprint, theirs: Fingerprint) -> tuple[str, Any, Any] | None:
@@ -85,7 +86,15 @@ def fingerprint(
         layers=",".join(dict.fromkeys(plane.name.split(".")[1] for plane in layout.planes)),
         planes=xxhash.xxh3_128_hexdigest(msgspec.msgpack.encode(layout)),
         rope=_rope(config),
+        settings=_settings(config),
     )
+
+
+def _settings(config: dict[str, Any]) -> str:
+    """Digest of all that config.json says of the model, but for dtype (a field of its own) and who wrote it when."""
+    aside = ("dtype", "torch_dtype", "transformers_version", "_name_or_path", "use_cache")
+    said = {key: value for key, value in config.items() if key not in aside}
+    return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
 
 
 def read_config(model_dir: Path | str) -> dict[str, Any]:

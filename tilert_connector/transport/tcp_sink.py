@@ -6,7 +6,9 @@ one connection in its life, and a grant is gone only when its thread has ended.
 
 import asyncio
 import contextlib
+import functools
 import hmac
+import logging
 import socket
 from collections.abc import Callable, Sequence
 
@@ -22,8 +24,10 @@ from tilert_connector.transport.tcp_writer import keep_alive
 
 __all__ = ["TcpSink"]
 
+log = logging.getLogger("speedtier.receiver")
 MAX_ATTACHING = 64
-"""Connections that have not shown a key yet; more are closed unread."""
+"""Connections that have not shown a key yet. One more closes the oldest of them: a writer shows its key at once, so
+that one is a probe or a leak, and must not keep a writer out."""
 ATTACH_S = 30.0
 
 
@@ -47,7 +51,7 @@ class TcpSink:
         self._host = host
         self._port = port
         self._admissions: dict[int, _Admission] = {}
-        self._attaching: set[asyncio.Task[None]] = set()
+        self._attaching: dict[asyncio.Task[bool], None] = {}  # oldest first
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
 
@@ -102,23 +106,30 @@ class TcpSink:
                 await asyncio.sleep(0.1)
                 continue
             if len(self._attaching) >= MAX_ATTACHING:
-                sock.close()
-                continue
+                oldest = next(iter(self._attaching))
+                del self._attaching[oldest]
+                oldest.cancel()
+                log.warning("data port: %d silent connections, the oldest is closed", MAX_ATTACHING)
             task = asyncio.create_task(self._attach(sock))
-            self._attaching.add(task)
-            task.add_done_callback(self._attaching.discard)
+            self._attaching[task] = None
+            task.add_done_callback(functools.partial(self._attach_ended, sock))
 
-    async def _attach(self, sock: socket.socket) -> None:
-        """Give the connection to the grant whose key it shows; close it otherwise, without an answer."""
-        attached = False
+    def _attach_ended(self, sock: socket.socket, task: asyncio.Task[bool]) -> None:
+        """Close what no grant took, also when its task was cancelled before it ran."""
+        self._attaching.pop(task, None)
+        if task.cancelled() or not task.result():
+            sock.close()
+
+    async def _attach(self, sock: socket.socket) -> bool:
+        """Give the connection to the grant whose key it shows; whether one took it."""
         try:
             async with asyncio.timeout(ATTACH_S):
                 generation, key = await self._read_attach(sock)
             admission = self._admissions.get(generation)
             if admission is None or admission.thread is not None:
-                return
+                return False
             if not hmac.compare_digest(admission.grant.key, key):
-                return
+                return False
             admission.timer.cancel()
             keep_alive(sock)
             sock.setblocking(True)
@@ -127,12 +138,9 @@ class TcpSink:
             admission.thread = thread
             thread.ended.add_done_callback(lambda _: self._reported(admission, thread))
             thread.start()
-            attached = True
+            return True
         except (OSError, TimeoutError, ValueError):
-            return
-        finally:
-            if not attached:
-                sock.close()
+            return False
 
     async def _read_attach(self, sock: socket.socket) -> tuple[int, bytes]:
         loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ Python writes SUBMIT, CANCEL and STOP; the leading worker writes GO, TAIL and DO
 
 from enum import IntEnum
 
-__all__ = ["LINE", "WORDS", "Hang", "Reason", "Request", "Result", "Word"]
+__all__ = ["LINE", "WORDS", "Hang", "Reason", "Request", "Word"]
 
 LINE = 8
 """int64 words of a cache line."""
@@ -39,13 +39,6 @@ class Request(IntEnum):
     SEED = 5
     STOPS = 6
     WIDTH = 7
-
-
-class Result(IntEnum):
-    """Fields that the leading worker leaves of a finished request, int64."""
-
-    REASON = 0
-    WIDTH = 1
 
 
 class Reason(IntEnum):

@@ -79,9 +79,9 @@ class CpuEngine:
     async def decode(self, job: Job, ended: Callable[[FinishReason], None]) -> AsyncGenerator[list[int], None]:
         """As `DecodeEngine.decode`. Raises also: ConfigError when the job does not fit."""
         self._check(job)
-        self._busy = True
         resident, sent = self._resident, 0
-        sequence = resident.submit(job)
+        sequence = resident.submit(job)  # raises before anything runs, or the request runs
+        self._busy = True
         try:
             while True:
                 reason = resident.finished(sequence)

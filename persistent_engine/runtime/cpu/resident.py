@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from persistent_engine.plan import BufferKind, BufferRow, Dtype, Plan, Register, Task, Worker
+from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Plan, Register, Task, Worker
 from persistent_engine.runtime.bind import Binding
 from persistent_engine.runtime.cpu.control import LINE, WORDS, Hang, Reason, Request, Word
 from persistent_engine.runtime.cpu.kernels import FIELDS, MOST_ARGS
@@ -30,8 +30,8 @@ def _operands(binding: Binding) -> tuple[np.ndarray, np.ndarray]:
     for task, row in enumerate(plan.tasks):
         args = plan.args[row[Task.ARG_FIRST] : row[Task.ARG_FIRST] + row[Task.ARG_COUNT]]
         for place, arg in enumerate(args):
-            shape = (int(arg[3] - arg[2]), int(arg[5] - arg[4]))
-            operands[task, place * FIELDS : (place + 1) * FIELDS] = (binding.address(arg), *shape)
+            rows, cols = arg[Arg.ROW_LAST] - arg[Arg.ROW_FIRST], arg[Arg.COL_LAST] - arg[Arg.COL_FIRST]
+            operands[task, place * FIELDS : (place + 1) * FIELDS] = (binding.address(arg), rows, cols)
         values = plan.params[row[Task.PARAM_FIRST] : row[Task.PARAM_FIRST] + row[Task.PARAM_COUNT], 0]
         params[task, : len(values)] = values
     return operands, params
@@ -104,12 +104,14 @@ class Resident:
 
     def submit(self, job: Job) -> int:
         """Hand `job` to the leading worker; gives its sequence number. The caller checked that none is running."""
-        request, sampling = self.request, job.sampling
+        request, sampling, vocabulary = self.request, job.sampling, self._binding.plan.manifest.limits["vocabulary"]
+        stops = [token for token in sampling.stops if 0 <= token < vocabulary]  # no other can ever come
         request[Request.POSITION], request[Request.TOKEN], request[Request.MOST] = job.position, job.token, job.most
         request[Request.SLOT] = self._slots[job.slot].ctypes.data
-        request[Request.TOP_K], request[Request.SEED] = sampling.top_k, sampling.seed
-        request[Request.STOPS] = len(sampling.stops)
-        request[Request.STOPS + 1 : Request.STOPS + 1 + len(sampling.stops)] = sampling.stops
+        request[Request.TOP_K] = min(sampling.top_k, vocabulary)
+        request[Request.SEED] = (sampling.seed + 2**63) % 2**64 - 2**63
+        request[Request.STOPS] = len(stops)
+        request[Request.STOPS + 1 : Request.STOPS + 1 + len(stops)] = stops
         self.numbers[Register.TEMPERATURE] = sampling.temperature
         self.numbers[Register.TOP_P], self.numbers[Register.MIN_P] = sampling.top_p, sampling.min_p
         sequence = int(read_word(self.control, int(Word.SUBMIT))) + 1

@@ -106,6 +106,35 @@ async def test_a_job_that_does_not_fit_is_refused(wrong: dict[str, object]) -> N
         assert len((await decode(engine, Job(**good)))[0]) == 2
 
 
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        Sampling(temperature=0.9, top_k=2**63),
+        Sampling(temperature=0.9, seed=2**63),
+        Sampling(temperature=0.9, seed=-(2**70)),
+        Sampling(stops=(2**63, -1, 2**31)),
+    ],
+)
+async def test_numbers_beyond_a_word_cost_nobody_anything(extreme: Sampling) -> None:
+    rig = build("tiny-gqa")
+    async with rig.engine() as engine:
+        job = Job(slot=0, position=0, token=20, most=4)
+        before, _ = await decode(engine, job)
+        tokens, reason = await decode(engine, Job(slot=0, position=0, token=20, most=4, sampling=extreme))
+        assert (len(tokens), reason) == (4, "length")
+        assert not engine.busy
+        assert (await decode(engine, job))[0] == before
+
+
+async def test_what_cannot_be_submitted_leaves_the_engine_free() -> None:
+    rig = build("tiny-gqa")
+    async with rig.engine() as engine:
+        with pytest.raises(OverflowError):
+            await decode(engine, Job(slot=0, position=0, token=20, most=4, sampling=Sampling(top_k=-(2**70))))
+        assert not engine.busy
+        assert len((await decode(engine, Job(slot=0, position=0, token=20, most=4)))[0]) == 4
+
+
 @pytest.mark.contract("E5")
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_idle_costs_no_cpu(workers: int) -> None:

@@ -38,6 +38,8 @@ def test_equal_checkpoints_have_equal_prints(tmp_path: Path) -> None:
         ("rope", {"rope_parameters": {"rope_theta": 5.0, "rope_type": "default"}}, {}),
         ("rope", {"rope_scaling": {"type": "yarn", "factor": 4}}, {}),
         ("rope", {}, {"overrides": {"rope_theta": 7}}),
+        ("settings", {"rms_norm_eps": 1e-5}, {}),
+        ("settings", {"hidden_act": "gelu"}, {}),
         ("weights", {}, {"weights": "mine"}),
         ("weights_dtype", {}, {"weights_dtype": "bfloat16"}),
         ("kv_dtype", {}, {"kv_dtype": "bfloat16"}),
@@ -78,6 +80,17 @@ def test_the_digest_sees_values_names_types_and_shapes_but_not_files(tmp_path: P
         digest("less", {"a": a}),
     ]
     assert len({whole, *others}) == 6
+
+
+@pytest.mark.contract("H7")
+@pytest.mark.parametrize("place", [0, 5_000, 99_999])
+def test_the_digest_sees_a_change_anywhere(tmp_path: Path, place: int) -> None:
+    values = np.zeros(100_000, np.float32)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        save_file({"a": values}, tmp_path / name / "model.safetensors")
+        values[place] = 1
+    assert weights_digest(tmp_path / "one") != weights_digest(tmp_path / "two")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 8, b"\x10" + bytes(7) + b"{not json......"])
