@@ -34,7 +34,7 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Resolved sampling parameters, with vLLM's names and meanings (vllm/sampling_params.py)."""
 
     temperature: Annotated[float, Meta(ge=0)] = 0.0
-    top_k: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = 0
+    top_k: Annotated[int, Meta(ge=-1)] = 0
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None

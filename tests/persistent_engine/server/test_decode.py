@@ -111,7 +111,6 @@ async def test_stop_ids_and_eos_end_the_reply() -> None:
         (body(sampling={"temperature": -1}), 400, "temperature"),
         (body(sampling={"top_p": 0}), 400, "top_p"),
         (body(sampling={"top_k": -2}), 400, "top_k"),
-        (body(sampling={"top_k": 2**63}), 400, "top_k"),
         (body(sampling={"stop_token_ids": [2**63]}), 400, "stop_token_ids"),
         (body(sampling={"seed": 2**63}), 400, "seed"),
         (body(sampling={"mirostat": 2}), 400, "mirostat"),
