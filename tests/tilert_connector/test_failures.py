@@ -195,3 +195,18 @@ async def test_an_idle_lane_ends_and_the_next_handoff_starts_another() -> None:
             (lane,) = both.senders[0]._lanes.values()
             await until(lambda lane=lane: not lane.is_alive())
         assert len(both.receiver.status()["prefill_instances"]) == 1
+
+
+@pytest.mark.contract("H5", "H6")
+async def test_blocks_are_held_no_longer_than_hold_s() -> None:
+    """Every other time limit is far away, and the decode node has no slot to give."""
+    far = ConnectorConfig(frame_bytes=4096, hold_s=0.3, handoff_s=600, offer_s=600)
+    async with pair(sender=far) as both:
+        both.prefill("a", 32, [0, 1], 1)
+        held = await both.receiver.committed("h-a", 10)
+        await both.reported("a")
+        both.prefill("b", 32, [2, 3], 2)
+        await both.reported("b", within=15)
+        with pytest.raises(HandoffFailed):
+            await both.receiver.committed("h-b", 10)
+        both.receiver.release(held)

@@ -74,3 +74,11 @@ def test_the_file_of_a_stack_is_strict(tmp_path: Path) -> None:
     path.write_text('model = "tiny-mla"\n[vllm]\nargument = []\n')
     with pytest.raises(ConfigError, match=r"vllm\.argument is not a known field; did you mean 'arguments'"):
         read(path, UpConfig)
+
+
+@pytest.mark.parametrize("text", ['modle = "x"', 'model = "x"\n[vllm]\nurll = "y"', 'model = "x"\nport = 70000'])
+def test_a_file_with_a_mistake_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "stack.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"modle|urll|port"):
+        read(file, UpConfig)
