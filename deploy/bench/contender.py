@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from persistent_engine.plan import BufferKind, BufferRow
+from persistent_engine.plan import BufferKind, BufferRow, Dtype
 from persistent_engine.runtime import Job
 from persistent_engine.runtime.cpu import Resident
 from persistent_engine.server import DecodeConfig
@@ -37,7 +37,7 @@ class Contender:
         """Bytes of weights that a step reads (chosen experts only) and of state at `context` tokens."""
         total, experts = 0, self.facts.experts
         for row in self.plan.buffers.astype(np.int64):
-            item = 2 if row[BufferRow.DTYPE] == 1 else 4
+            item = Dtype(int(row[BufferRow.DTYPE])).item
             name = self.plan.manifest.names[row[BufferRow.NAME]]
             if row[BufferRow.KIND] == BufferKind.STATE:
                 total += context * row[BufferRow.COLS] * item

@@ -24,8 +24,8 @@ __all__ = ["Disagreement", "fidelity", "measure_fidelity"]
 Cause = Literal["logits", "experts", "carried", "unexplained"]
 TIE_LOGITS = 0.75
 """bfloat16 keeps 8 bits: logits from 16 to 32 are 0.125 apart, and vLLM rounds after every operator."""
-TIE_EXPERTS = 0.05
-"""Scores are sigmoids of logits that bfloat16 rounds to steps of up to 0.03; a group's score adds two."""
+TIE_EXPERTS = 0.04
+"""Scores are sigmoids of logits that bfloat16 rounds to steps of up to 0.03."""
 
 
 class Disagreement(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Plan, Register, Task, Worker
+from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Event, Plan, Register, Task, Worker
 from persistent_engine.runtime.bind import Binding
 from persistent_engine.runtime.cpu.control import LINE, WORDS, Hang, Reason, Request, Word
 from persistent_engine.runtime.cpu.kernels import FIELDS, MOST_ARGS
@@ -149,7 +149,7 @@ class Resident:
         ]
         return (
             f"worker {worker} waited too long in task {task} ({names[row[Task.LABEL]]}) for event {event}"
-            f" ({names[plan.events[event, 1]]}): expected {expected}, actual {actual};"
+            f" ({names[plan.events[event, Event.NAME]]}): expected {expected}, actual {actual};"
             f" producers: {', '.join(producers)}"
         )
 
