@@ -188,9 +188,14 @@ class Admission:
             tokens=offer.tokens,
             planes=offer.planes,
         )
-        self._sink.admit(grant, self._on_report)
+        place = self._sink.admit(grant, self._on_report)
         accepted = Accepted(
-            handoff=offer.handoff, rank=offer.rank, round=offer.round, generation=writing.generation, key=key
+            handoff=offer.handoff,
+            rank=offer.rank,
+            round=offer.round,
+            generation=writing.generation,
+            key=key,
+            place=place,
         )
         self._tell(writing.peer, accepted)
 

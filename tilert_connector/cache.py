@@ -20,6 +20,7 @@ from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.layout.probe import Values, check_gqa_block
 from tilert_connector.paged import PagedLayer, Sources, gqa_sources, head_owner, mla_sources
 from tilert_connector.sender import Sender
+from tilert_connector.transport.choose import make_carriers
 
 __all__ = ["CacheFacts", "WriteBlock", "open_sender"]
 
@@ -72,7 +73,7 @@ def open_sender(facts: CacheFacts, config: ConnectorConfig, caches: Mapping[str,
         overrides=facts.overrides,
     )
     exporter = Exporter(layout, facts.block_size, sources)
-    return Sender(config, facts.tensor_rank, print_of_us, exporter)
+    return Sender(config, facts.tensor_rank, print_of_us, exporter, make_carriers())
 
 
 def _sources(facts: CacheFacts, layers: Mapping[int, PagedLayer], item: int) -> tuple[KvLayout, Sources]:

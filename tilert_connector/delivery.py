@@ -4,13 +4,10 @@ Invariants: the cache is read only with the handoff's gate held and in the round
 go out in order and without a gap, whole tiles first, so that only the end of a prompt is part of one.
 """
 
-from collections.abc import Mapping
-
-from tilert_connector.errors import WireError
 from tilert_connector.exporter import Exporter
 from tilert_connector.outgoing import Outgoing, Phase
 from tilert_connector.protocol import Accepted, Welcome
-from tilert_connector.transport.base import Carrier, Endpoint, Writer
+from tilert_connector.transport.base import Carrier, Carriers, Endpoint, Writer
 from tilert_connector.transport.frame import cut_frames
 
 __all__ = ["Delivery"]
@@ -19,19 +16,19 @@ __all__ = ["Delivery"]
 class Delivery:
     """Belongs to one lane. frame_bytes: largest frame."""
 
-    def __init__(self, exporter: Exporter, carriers: Mapping[str, Carrier], frame_bytes: int) -> None:
+    def __init__(self, exporter: Exporter, carriers: Carriers, frame_bytes: int) -> None:
         self._exporter = exporter
-        self._carriers = carriers
+        self._make = carriers
+        self._carriers: dict[str, Carrier] = {}
         self._frame_bytes = frame_bytes
 
     def open(self, outgoing: Outgoing, accepted: Accepted, host: str, welcome: Welcome) -> None:
         """Begin to write under this acceptance, from token 0. Raises WireError."""
         carrier = self._carriers.get(welcome.transport)
         if carrier is None:
-            known = ", ".join(self._carriers)
-            raise WireError(f"transport: decode node has {welcome.transport!r}, prefill node has {known}")
+            carrier = self._carriers[welcome.transport] = self._make(welcome.transport)
         endpoint = Endpoint(transport=welcome.transport, host=host, port=welcome.data_port)
-        writer = carrier.open(endpoint, accepted.generation, accepted.key)
+        writer = carrier.open(endpoint, accepted.generation, accepted.key, accepted.place)
         with outgoing.gate:
             if outgoing.state:
                 writer.close()
@@ -63,6 +60,12 @@ class Delivery:
             outgoing.writer = None
             outgoing.phase = Phase.DONE
             return True
+
+    def close(self) -> None:
+        """End every carrier; call it when no handoff is open."""
+        for carrier in self._carriers.values():
+            carrier.close()
+        self._carriers.clear()
 
     def _queue(self, outgoing: Outgoing) -> None:
         """Cut what became available into frames."""

@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 
 import zmq
 
@@ -30,7 +29,7 @@ from tilert_connector.protocol import (
     Withdraw,
 )
 from tilert_connector.session import Session, resolve
-from tilert_connector.transport.base import Carrier
+from tilert_connector.transport.base import Carriers
 
 __all__ = ["Lane"]
 
@@ -50,7 +49,7 @@ class Lane(threading.Thread):
         hello: Hello,
         config: ConnectorConfig,
         exporter: Exporter,
-        carriers: Mapping[str, Carrier],
+        carriers: Carriers,
     ) -> None:
         super().__init__(name=f"lane-{host}:{port}", daemon=True)
         self._host, self._port, self._rank, self._hello = host, port, rank, hello
@@ -111,6 +110,7 @@ class Lane(threading.Thread):
                 self._closed = True
             self._take_inbox()
             self._lose(reason, withdraw=True)
+            self._delivery.close()
             self._ear.close()
             self._bell.close()
             self._context.term()

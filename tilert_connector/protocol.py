@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
+from tilert_connector.chain import BLOCK
 from tilert_connector.errors import MessageError
 from tilert_connector.layout.fingerprint import Fingerprint
 
@@ -29,7 +30,8 @@ __all__ = [
     "encode",
 ]
 
-MAX_MESSAGE_BYTES: Final = 64 * 1024
+MAX_MESSAGE_BYTES: Final = 256 * 1024
+"""The chain of a prompt of a million tokens fits (128 KiB)."""
 
 HandoffId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Reason = Annotated[str, msgspec.Meta(max_length=2048)]
@@ -38,6 +40,7 @@ Round = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Generation = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 Count = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 Index = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Tokens = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**32)], ...], msgspec.Meta(max_length=BLOCK)]
 Key = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 Ranges = Annotated[tuple[tuple[Index, Index], ...], msgspec.Meta(min_length=1, max_length=4096)]
 """Half-open ranges of plane indices, ascending."""
@@ -56,22 +59,28 @@ class Hello(_Message, frozen=True, kw_only=True):
 
 class Offer(_Message, frozen=True, kw_only=True):
     """Ask for a slot. `round` counts the attempts of one sender: a higher one starts over at token 0
-    under a new generation (the request was preempted and its blocks are gone)."""
+    under a new generation (the request was preempted and its blocks are gone).
+
+    chain: digest of each leading block of tokens, one after another (see `chain`); empty if this state must not be
+    shared. rest: the token ids behind the last full block."""
 
     handoff: HandoffId
     rank: Rank
     round: Round
     tokens: Count
     planes: Ranges
+    chain: Annotated[bytes, msgspec.Meta(max_length=1 << 17)] = b""
+    rest: Tokens = ()
     ticket: Annotated[str, msgspec.Meta(max_length=8192)] | None = None
 
 
 class Done(_Message, frozen=True, kw_only=True):
-    """Every byte of this rank's planes was written and acknowledged under this generation."""
+    """Every byte of this rank's planes from token `start` on was written and acknowledged under this generation."""
 
     handoff: HandoffId
     rank: Rank
     generation: Generation
+    start: Index = 0
 
 
 class Withdraw(_Message, frozen=True, kw_only=True):
@@ -102,13 +111,19 @@ class Refused(_Message, frozen=True, kw_only=True):
 
 
 class Accepted(_Message, frozen=True, kw_only=True):
-    """Leave to write, valid for this handoff, rank, round and generation only. `key` opens the data plane."""
+    """Leave to write, valid for this handoff, rank, round and generation only. `key` opens the data plane.
+
+    place: see `Sink.admit`. held: the decode node holds the state of that many leading tokens, whole blocks of equal
+    digests; tail: and then of these token ids, as far as the prompt has them too."""
 
     handoff: HandoffId
     rank: Rank
     round: Round
     generation: Generation
     key: Key
+    place: Annotated[bytes, msgspec.Meta(max_length=16384)] = b""
+    held: Index = 0
+    tail: Tokens = ()
 
 
 class Ended(_Message, frozen=True, kw_only=True):

@@ -7,7 +7,6 @@ ended or its deadline has passed, and no other request ever is.
 import logging
 import secrets
 import time
-from collections.abc import Mapping
 
 from tilert_connector.config import ConnectorConfig
 from tilert_connector.exporter import Exporter
@@ -16,8 +15,7 @@ from tilert_connector.layout.fingerprint import Fingerprint
 from tilert_connector.outgoing import Outgoing
 from tilert_connector.protocol import Hello
 from tilert_connector.tracker import Finish, Opening, Step
-from tilert_connector.transport.base import Carrier
-from tilert_connector.transport.tcp_writer import TcpCarrier
+from tilert_connector.transport.base import Carriers
 
 __all__ = ["Sender"]
 
@@ -33,13 +31,13 @@ class Sender:
         rank: int,
         fingerprint: Fingerprint,
         exporter: Exporter,
-        carriers: Mapping[str, Carrier] | None = None,
+        carriers: Carriers,
     ) -> None:
         self._config = config
         self._rank = rank
         self._hello = Hello(instance=secrets.token_hex(8), fingerprint=fingerprint)
         self._exporter = exporter
-        self._carriers = carriers if carriers is not None else {"tcp": TcpCarrier()}
+        self._carriers = carriers
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._outgoing: dict[str, Outgoing] = {}
         self._finishing: dict[str, Outgoing | None] = {}

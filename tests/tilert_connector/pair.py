@@ -14,7 +14,7 @@ from tilert_connector.config import ConnectorConfig
 from tilert_connector.layout.views import Bytes
 from tilert_connector.sender import Sender
 from tilert_connector.tracker import Chunk, Finish, Opening, Step
-from tilert_connector.transport import Carrier, FakeCarrier, FakeSink, FakeWire, Sink, TcpCarrier
+from tilert_connector.transport import FakeCarrier, FakeSink, FakeWire, Sink, TcpCarrier, make_carriers
 
 CAPACITY = 200
 
@@ -35,7 +35,7 @@ class Pair:
         self.wire = FakeWire()
         views = [memoryview(slot.data) for slot in self.slots]
         sink: Sink | None = None
-        carriers: dict[str, Carrier] = {"tcp": TcpCarrier(), "fake": FakeCarrier(self.wire)}
+        carriers = make_carriers({"tcp": TcpCarrier, "fake": lambda: FakeCarrier(self.wire)})
         if transport == "fake":
             sink = FakeSink(self.wire, model.layout, views, CAPACITY)
         self.receiver = Receiver(receiver, model.layout, fingerprint(), views, CAPACITY, sink)

@@ -8,7 +8,7 @@ from tilert_connector.delivery import Delivery
 from tilert_connector.errors import WireError
 from tilert_connector.outgoing import Outgoing, Phase
 from tilert_connector.protocol import Accepted, Welcome
-from tilert_connector.transport import Endpoint, Frame
+from tilert_connector.transport import Endpoint, Frame, make_carriers
 
 WELCOME = Welcome(instance="d", transport="still", data_port=1, capacity=100)
 
@@ -21,7 +21,7 @@ class StillWriter:
         self.moved = self.confirmed = 0
         self.closed = False
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> "StillWriter":
+    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes) -> "StillWriter":
         return self
 
     def room(self) -> bool:
@@ -46,7 +46,8 @@ class StillWriter:
 class Sent:
     def __init__(self, tokens: int) -> None:
         self.writer = StillWriter()
-        self.delivery = Delivery(PagedModel("gqa", 16, 8).exporter, {"still": self.writer}, 1 << 20)
+        carriers = make_carriers({"still": lambda: self.writer})
+        self.delivery = Delivery(PagedModel("gqa", 16, 8).exporter, carriers, 1 << 20)
         self.outgoing = Outgoing("r", Claim(host="d", ctrl_port=1, handoff="h"), tokens, deadline=1e9)
         self.outgoing.offered_round = 0
         self.accept(0)

@@ -13,6 +13,7 @@ from tilert_connector.claim import Claim
 from tilert_connector.config import ConnectorConfig
 from tilert_connector.sender import Sender
 from tilert_connector.tracker import Chunk, Finish, Opening, Step
+from tilert_connector.transport import make_carriers
 
 QUICK = ConnectorConfig(frame_bytes=4096, connect_s=0.3, hold_s=2.0)
 
@@ -62,7 +63,7 @@ async def test_a_fingerprint_that_differs_is_named_on_both_sides(caplog: pytest.
         old = both.senders[0]
         await asyncio.to_thread(old.close)
         other = fingerprint(weights="mine")
-        both.senders[0] = Sender(QUICK, 0, other, both.model.exporter)
+        both.senders[0] = Sender(QUICK, 0, other, both.model.exporter, make_carriers())
         both.prefill("r", 32, [0, 1])
         words = "fingerprint differs in weights: decode node has 'w', prefill node has 'mine'"
         with pytest.raises(HandoffFailed, match=words):

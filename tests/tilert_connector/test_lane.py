@@ -23,16 +23,19 @@ from tilert_connector.protocol import (
 )
 from tilert_connector.sender import Sender
 from tilert_connector.tracker import Opening, Step
-from tilert_connector.transport import Endpoint
+from tilert_connector.transport import Endpoint, make_carriers
 
 
 class RecordingCarrier:
     def __init__(self) -> None:
         self.opened: list[int] = []
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> StillWriter:
+    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes) -> StillWriter:
         self.opened.append(generation)
         return StillWriter()
+
+    def close(self) -> None:
+        return
 
 
 class Script:
@@ -56,7 +59,8 @@ class Script:
 async def test_an_acceptance_of_a_round_that_is_over_opens_nothing() -> None:
     context, carrier = zmq.asyncio.Context(), RecordingCarrier()
     script = Script(context)
-    sender = Sender(ConnectorConfig(), 0, fingerprint(), PagedModel("mla", 16, 4).exporter, {"still": carrier})
+    carriers = make_carriers({"still": lambda: carrier})
+    sender = Sender(ConnectorConfig(), 0, fingerprint(), PagedModel("mla", 16, 4).exporter, carriers)
     claim = Claim(host="127.0.0.1", ctrl_port=script.port, handoff="h")
     try:
         sender.begin(Step(openings=(Opening(request="r", claim=claim, tokens=20),)))

@@ -53,7 +53,7 @@ def test_decode_messages_come_back(message: protocol.FromDecode) -> None:
     ],
 )
 def test_out_of_limits_is_refused_by_name(change: dict[str, object], word: str) -> None:
-    fields = {**msgspec.to_builtins(FROM_PREFILL[1]), **change}
+    fields = {**msgspec.to_builtins(FROM_PREFILL[1], builtin_types=(bytes,)), **change}
     with pytest.raises(MessageError, match=word):
         protocol.decode_from_prefill(msgspec.msgpack.encode(fields))
 

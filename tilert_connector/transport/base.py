@@ -1,7 +1,7 @@
 """What the handoff asks of a data plane, on both ends.
 
 Invariants: a byte lands only under a grant; after `Sink.revoke` returned True nothing of that grant can
-land any more; after `Writer.close` returned the writer reads no source memory any more.
+land any more; what a closed writer still reads from source memory can land only under a grant that never commits.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import msgspec
 
 from tilert_connector.transport.frame import Frame
 
-__all__ = ["Carrier", "Endpoint", "Grant", "Report", "Sink", "Writer"]
+__all__ = ["Carrier", "Carriers", "Endpoint", "Grant", "Report", "Sink", "Writer"]
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -25,10 +25,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """Leave to write tokens [0, tokens) of some planes into one slot.
+    """Leave to write tokens [start, tokens) of some planes into one slot; the writer chooses a start up to `held`.
 
     generation: never used twice for a slot. key: 16 random bytes that the writer must show.
-    planes: half-open ranges of plane indices.
+    planes: half-open ranges of plane indices. held: leading tokens whose state lies in the slot already.
     """
 
     handoff: str
@@ -38,6 +38,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     slot: int
     tokens: int
     planes: Ranges
+    held: int = 0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +59,14 @@ class Sink(Protocol):
     def describe(self) -> Endpoint:
         """Where writers connect; valid after `start`."""
 
-    def admit(self, grant: Grant, report: Callable[[Report], None]) -> None:
+    def admit(self, grant: Grant, report: Callable[[Report], None]) -> bytes:
         """Let this grant write. `report` is called once, on the loop, unless it is revoked first; after a
-        report nothing of this grant can land any more."""
+        report nothing of this grant can land any more. Returns what the writer must know to reach the slot,
+        at most 16 KiB, opaque to all but this transport."""
 
     async def revoke(self, generation: int, timeout_s: float) -> bool:
-        """Stop the grant's writer. True: no byte can land any more. False: not confirmed in time."""
+        """Stop the grant's writer. True: no byte can land any more. False: not confirmed in time; the slot stays out
+        of use and the caller asks again."""
 
     async def close(self) -> None:
         """Revoke everything, stop listening, join every thread."""
@@ -88,11 +91,20 @@ class Writer(Protocol):
         """(file descriptor, wants to read, wants to write) to poll for; None: call again soon."""
 
     def close(self) -> None:
-        """Drop every reference to source memory and end the connection."""
+        """Post nothing more and end the connection; does not wait. Writes that an engine cannot take back may still
+        land, under this grant only, and the sink does not confirm its revocation before they have."""
 
 
 class Carrier(Protocol):
-    """Makes writers."""
+    """Makes writers; belongs to one lane and is used on its thread alone."""
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> Writer:
-        """Begin to connect; does not wait. Raises WireError if that cannot even be tried."""
+    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes) -> Writer:
+        """Begin to connect; does not wait. `place`: what `Sink.admit` returned. Raises WireError if that cannot
+        even be tried."""
+
+    def close(self) -> None:
+        """End what its writers left and let go of everything; bounded."""
+
+
+Carriers = Callable[[str], Carrier]
+"""Makes a lane's carrier for a transport's name. Raises WireError that names those there are."""

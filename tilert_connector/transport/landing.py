@@ -1,7 +1,8 @@
 """One grant's way into slot memory: checks a frame before a byte lands and keeps what has landed.
 
 Invariant: `views` hands out memory only for a frame of the granted generation, planes and tokens that
-continues each plane exactly where it ended. No input or output here; every transport shares it.
+continues each plane exactly where it ended, or starts it within what the slot holds. No input or output
+here; every transport shares it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,13 +27,14 @@ class Landing:
         self._layout = layout
         self._memory = memory
         self._offsets = layout.offsets(capacity)
-        self._next = {index: 0 for start, stop in grant.planes for index in range(start, stop)}
+        # None: nothing of this plane yet; it may start anywhere that is held.
+        self._next: dict[int, int | None] = {i: None for start, stop in grant.planes for i in range(start, stop)}
         self._missing = len(self._next)
         self._frames = 0
 
     @property
     def complete(self) -> bool:
-        """Whether tokens [0, tokens) of every granted plane have landed."""
+        """Whether every granted plane is there to its last token."""
         return self._missing == 0
 
     def views(self, index: int, generation: int, frame: Frame) -> Sequence[Bytes]:
@@ -47,11 +49,13 @@ class Landing:
             raise WireError(f"frame of no plane: [{frame.plane_first}, {frame.plane_last})")
         size = 0
         for plane in range(frame.plane_first, frame.plane_last):
-            if self._next.get(plane) != frame.first:
-                raise WireError(
-                    f"frame starts plane {plane} at token {frame.first}, "
-                    f"expected {self._next.get(plane, 'no such plane')}"
-                )
+            if plane not in self._next:
+                raise WireError(f"frame of plane {plane}, which was not granted")
+            expected = self._next[plane]
+            if expected is None:
+                expected = min(frame.first, self.grant.held)
+            if expected != frame.first:
+                raise WireError(f"frame starts plane {plane} at token {frame.first}, expected {expected}")
             size += (frame.last - frame.first) * self._layout.planes[plane].token_bytes
         if size != frame.size:
             raise WireError(f"frame says {frame.size} bytes, its planes and tokens have {size}")

@@ -68,9 +68,10 @@ class TcpSink:
     def describe(self) -> Endpoint:
         return Endpoint(transport="tcp", host=self._host, port=self._port)
 
-    def admit(self, grant: Grant, report: Callable[[Report], None]) -> None:
+    def admit(self, grant: Grant, report: Callable[[Report], None]) -> bytes:
         timer = asyncio.get_running_loop().call_later(ATTACH_S, self._never_attached, grant.generation)
         self._admissions[grant.generation] = _Admission(grant, report, timer)
+        return b""
 
     async def revoke(self, generation: int, timeout_s: float) -> bool:
         admission = self._admissions.get(generation)

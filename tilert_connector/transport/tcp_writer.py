@@ -36,7 +36,7 @@ def keep_alive(sock: socket.socket) -> None:
 class TcpCarrier:
     """Opens one connection per grant."""
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> "TcpWriter":
+    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes = b"") -> "TcpWriter":
         """Begin to connect. Raises WireError if the address is unusable."""
         family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -50,6 +50,9 @@ class TcpCarrier:
             sock.close()
             raise WireError(f"cannot connect to {endpoint.host}:{endpoint.port}: {error}") from error
         return TcpWriter(sock, generation, key)
+
+    def close(self) -> None:
+        """Nothing is left open."""
 
 
 class TcpWriter:

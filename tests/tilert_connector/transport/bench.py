@@ -48,6 +48,7 @@ class Bench:
             self.sink, self.carrier = TcpSink(LAYOUT, views, CAPACITY, "127.0.0.1"), TcpCarrier()
         self.reports: list[Report] = []
         self.writers: list[Writer] = []
+        self.places: dict[int, bytes] = {}
         self.source = np.random.default_rng(1).integers(0, 256, size, np.uint8)
 
     def grant(self, generation: int = 1, tokens: int = 40, slot: int = 0) -> Grant:
@@ -61,12 +62,15 @@ class Bench:
             tokens=tokens,
             planes=PLANES,
         )
-        self.sink.admit(grant, self.reports.append)
+        self.places[generation] = self.sink.admit(grant, self.reports.append)
         return grant
 
     def writer(self, grant: Grant, key: bytes | None = None, generation: int | None = None) -> Writer:
         writer = self.carrier.open(
-            self.sink.describe(), generation or grant.generation, grant.key if key is None else key
+            self.sink.describe(),
+            generation or grant.generation,
+            grant.key if key is None else key,
+            self.places[grant.generation],
         )
         self.writers.append(writer)
         return writer
