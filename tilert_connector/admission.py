@@ -7,9 +7,11 @@ handoff only after every writer that was granted it has been stopped; every stat
 import asyncio
 import secrets
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
+from tilert_connector.authority import Authority
+from tilert_connector.chain import BLOCK, DIGEST, Prefix
 from tilert_connector.errors import NO_SLOT
 from tilert_connector.inbound import Inbound, State, Writing
 from tilert_connector.protocol import Accepted, Done, Ended, FromDecode, Offer, Withdraw
@@ -19,7 +21,7 @@ from tilert_connector.transport.base import Grant, Report, Sink
 
 __all__ = ["Admission"]
 
-Objection = tuple[Literal["hello", "ended", "busy", "malformed", "conflict"], str]
+Objection = tuple[Literal["hello", "ended", "busy", "malformed", "conflict", "ticket"], str]
 SAY_WHY_S = 0.5
 """After a lost data connection: time for the sender's own reason to arrive on the control plane."""
 UNDECIDED = (State.EXPECTED, State.WAITING, State.WRITING)
@@ -36,6 +38,7 @@ class Admission:
         slots: Slots,
         sink: Sink,
         tell: Callable[[bytes, FromDecode], None],
+        authority: Authority,
     ) -> None:
         self._config = config
         self._planes = planes
@@ -43,6 +46,7 @@ class Admission:
         self._slots = slots
         self._sink = sink
         self._tell = tell
+        self._authority = authority
         self._ended: OrderedDict[str, Inbound] = OrderedDict()
         self._queue: deque[Inbound] = deque()
         self._grants: dict[int, tuple[Inbound, Writing]] = {}
@@ -87,7 +91,12 @@ class Admission:
         if inbound is None or writing is None or inbound.handoff != done.handoff or writing.peer != peer:
             self.counts["ignored"] += 1
             return
-        writing.done = True
+        if done.start > inbound.held:
+            self.end(inbound, "failed", f"rank {done.rank} began at token {done.start}, {inbound.held} were held")
+            return
+        writing.done, writing.start = True, done.start
+        if done.start == inbound.tokens and not writing.landed:
+            self._spawn(self._nothing_missing(inbound, writing))
         self._commit_if_complete(inbound)
 
     def withdraw(self, peer: bytes, withdraw: Withdraw) -> None:
@@ -109,17 +118,19 @@ class Admission:
         inbound.state = State.TAKEN
         return True
 
-    def release(self, handoff: str, generation: int) -> None:
-        """The taker is finished with the slot; late and repeated calls do nothing."""
+    def release(self, handoff: str, generation: int, generated: Sequence[int]) -> None:
+        """The taker is finished with the slot, which holds the state of these tokens behind the prompt; late and
+        repeated calls do nothing."""
         inbound = self.open.get(handoff)
         if inbound is not None and inbound.state is State.TAKEN and inbound.generation == generation:
             self._close_record(inbound, "committed", "")
-            self._slots.release(inbound.slot, generation)
+            self._slots.release(inbound.slot, generation, self._prefix(inbound, generated))
             self._give_slots()
 
     def end(self, inbound: Inbound, outcome: Literal["failed", "cancelled"], reason: str) -> asyncio.Task[None] | None:
         """The one end without a commit. The task, if any, frees the slot once all writers stopped."""
         told = inbound.state in (State.COMMITTED, State.TAKEN)
+        prefix = self._prefix(inbound) if told else None
         self._close_record(inbound, outcome, reason)
         if not told:
             for writing in inbound.writings.values():
@@ -127,7 +138,7 @@ class Admission:
                 self._tell(writing.peer, ended)
         if inbound in self._queue:
             self._queue.remove(inbound)
-        return self._spawn(self._drain(inbound)) if inbound.slot >= 0 else None
+        return self._spawn(self._drain(inbound, prefix)) if inbound.slot >= 0 else None
 
     async def close(self) -> None:
         """End what is open; the sink must have stopped every writer after this."""
@@ -153,17 +164,24 @@ class Admission:
             if start < previous or stop <= start or stop > self._planes:
                 return "malformed", f"planes {offer.planes} are not ascending ranges of {self._planes}"
             previous = stop
+        blocks, odd = divmod(len(offer.chain), DIGEST)
+        if offer.chain and (odd or (blocks - 1) * BLOCK + len(offer.rest) != offer.tokens):
+            return "malformed", f"chain and rest describe another prompt than one of {offer.tokens} tokens"
         objection = inbound.objection(offer, peer)
-        return ("conflict", objection) if objection else None
+        if objection:
+            return "conflict", objection
+        objection = self._authority.objection(offer, bool(inbound.writings))
+        return ("ticket", objection) if objection else None
 
     def _give_slots(self) -> None:
         """Admit as many waiting handoffs as slots are free, first come first served."""
         while self._queue:
-            taken = self._slots.take()
+            prefix = self._prefix(self._queue[0])
+            taken = self._slots.take(prefix.chain if prefix is not None else b"")
             if taken is None:
                 return
             inbound = self._queue.popleft()
-            inbound.slot, inbound.generation = taken
+            inbound.slot, inbound.generation, inbound.blocks, inbound.tail = taken
             inbound.state = State.WRITING
             self._set_timer(inbound, self._config.handoff_s, "it was not written in time")
             for writing in inbound.writings.values():
@@ -187,6 +205,7 @@ class Admission:
             slot=inbound.slot,
             tokens=offer.tokens,
             planes=offer.planes,
+            held=inbound.held,
         )
         place = self._sink.admit(grant, self._on_report)
         accepted = Accepted(
@@ -196,6 +215,8 @@ class Admission:
             generation=writing.generation,
             key=key,
             place=place,
+            held=inbound.blocks * BLOCK,
+            tail=inbound.tail,
         )
         self._tell(writing.peer, accepted)
 
@@ -216,6 +237,7 @@ class Admission:
         if inbound.state is not State.WRITING or not inbound.complete(self._planes):
             return
         inbound.state = State.COMMITTED
+        self.counts["held_tokens"] += min(writing.start for writing in inbound.writings.values())
         self._set_timer(inbound, self._config.claim_s, "nobody asked for the committed state")
         for writing in inbound.writings.values():
             self._grants.pop(writing.generation, None)
@@ -232,11 +254,22 @@ class Admission:
             self._ended.popitem(last=False)
         self.counts[outcome] += 1
 
-    async def _drain(self, inbound: Inbound) -> None:
-        """Free the slot when no writer of it is left, however long that takes."""
+    async def _nothing_missing(self, inbound: Inbound, writing: Writing) -> None:
+        """The slot holds all that this rank would bring; once nothing can land, that is as good as landed."""
+        await self._stop(writing.generation)
+        writing.landed = True
+        self._commit_if_complete(inbound)
+
+    def _prefix(self, inbound: Inbound, generated: Sequence[int] = ()) -> Prefix | None:
+        """What a slot with this state may be kept for."""
+        prefix = inbound.prefix() if self._config.resident else None
+        return prefix.after(generated) if prefix and self._config.resident_generated else prefix
+
+    async def _drain(self, inbound: Inbound, prefix: Prefix | None) -> None:
+        """Free the slot when no writer of it is left, however long that takes. prefix: of whole state in it."""
         for generation in self._generations(inbound):
             await self._stop(generation)
-        self._slots.release(inbound.slot, inbound.generation)
+        self._slots.release(inbound.slot, inbound.generation, prefix)
         self._give_slots()
 
     def _generations(self, inbound: Inbound, rank: int | None = None) -> list[int]:

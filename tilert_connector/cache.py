@@ -1,6 +1,6 @@
 """Opens a worker's sender on vLLM's paged cache: which layout it is, where it lies, which planes are its own.
 
-Invariant: vLLM stops at start-up, with the reason, on any cache that we could misread.
+Invariant: of a cache that we could misread nothing is ever sent; every claim is refused with the reason.
 """
 
 import ctypes
@@ -15,14 +15,14 @@ import numpy as np
 from tilert_connector.config import ConnectorConfig
 from tilert_connector.errors import LayoutError
 from tilert_connector.exporter import Exporter
-from tilert_connector.layout.fingerprint import fingerprint
+from tilert_connector.layout.fingerprint import PROTOCOL, Fingerprint, fingerprint
 from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.layout.probe import Values, check_gqa_block
 from tilert_connector.paged import PagedLayer, Sources, gqa_sources, head_owner, mla_sources
 from tilert_connector.sender import Sender
 from tilert_connector.transport.choose import make_carriers
 
-__all__ = ["CacheFacts", "WriteBlock", "open_sender"]
+__all__ = ["CacheFacts", "WriteBlock", "layer_index", "open_sender", "refusing_sender"]
 
 WriteBlock = Callable[[Values, Values], Values]
 LAYER = re.compile(r"\.layers\.(\d+)\.")
@@ -58,7 +58,7 @@ def open_sender(facts: CacheFacts, config: ConnectorConfig, caches: Mapping[str,
     Shapes: MLA [blocks][1][block_size][rank + rope], GQA [blocks][local heads][block_size][2 * head_dim].
     Raises LayoutError.
     """
-    layers = {_layer(name): _memory(name, cache, facts) for name, cache in caches.items()}
+    layers = {layer_index(name): _memory(name, cache, facts) for name, cache in caches.items()}
     if not layers or len(layers) != len(caches):
         raise LayoutError(f"cache layers {sorted(caches)}: expected one cache for each decoder layer")
     kv_dtype, item = _dtype(caches)
@@ -76,6 +76,17 @@ def open_sender(facts: CacheFacts, config: ConnectorConfig, caches: Mapping[str,
     return Sender(config, facts.tensor_rank, print_of_us, exporter, make_carriers())
 
 
+def refusing_sender(config: ConnectorConfig, rank: int, reason: str) -> Sender:
+    """A sender that reads no cache, and refuses every claim with `reason`.
+
+    Its fingerprint is like no decode node's, so that none accepts anything of it either.
+    """
+    blank = dict.fromkeys(Fingerprint.__struct_fields__, "")
+    nothing: Any = {**blank, "protocol": PROTOCOL, "family": "none", "block_size": 0}
+    exporter = Exporter(KvLayout("mla", ()), 1, {})
+    return Sender(config, rank, Fingerprint(**nothing), exporter, make_carriers(), refusal=reason)
+
+
 def _sources(facts: CacheFacts, layers: Mapping[int, PagedLayer], item: int) -> tuple[KvLayout, Sources]:
     if facts.family == "mla":
         return mla_sources(layers, item, facts.rank, facts.rope, facts.tensor_rank)
@@ -86,7 +97,8 @@ def _sources(facts: CacheFacts, layers: Mapping[int, PagedLayer], item: int) -> 
     return gqa_sources(layers, item, facts.kv_heads, facts.head_dim, facts.block_size, owned)
 
 
-def _layer(name: str) -> int:
+def layer_index(name: str) -> int:
+    """The decoder layer of a name of vLLM's. Raises LayoutError."""
     found = LAYER.search(f".{name}.")
     if found is None:
         raise LayoutError(f"cache layer {name!r} has no layer index that we know")

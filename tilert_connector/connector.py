@@ -23,13 +23,15 @@ from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 from vllm.v1.request import RequestStatus
 
-from tilert_connector.cache import CacheFacts, WriteBlock, open_sender
+from tilert_connector.authority import check_claim
+from tilert_connector.cache import CacheFacts, WriteBlock, layer_index, open_sender, refusing_sender
 from tilert_connector.claim import read_claim
 from tilert_connector.config import read_config
-from tilert_connector.errors import ClaimError, LayoutError
+from tilert_connector.errors import ClaimError, LayoutError, TicketError
 from tilert_connector.layout.probe import Values, check_mla_rotation
 from tilert_connector.sender import Sender
-from tilert_connector.tracker import Step, Tracker
+from tilert_connector.ticket import read_keys
+from tilert_connector.tracker import Opening, Step, Tracker
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -61,20 +63,42 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
     def __init__(self, vllm_config: "VllmConfig", role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config, role, kv_cache_config)
         self._config = read_config(self._kv_transfer_config.kv_connector_extra_config)
+        self._keys = read_keys(self._config.ticket_key_file)
         self._tracker = Tracker()
+        self._refused: dict[str, str] = {}
         self._sender: Sender | None = None
+        self._layers: dict[str, int] = {}
+
+    @property
+    def requires_kv_delivery(self) -> bool:
+        """Whether vLLM, on preempting any request at all, drops the tokens of it that are being computed, and computes
+        them again. Base class: yes for producers. No: it would change general requests; a handoff whose blocks are
+        taken away while its last step runs has failed, which the router repairs.
+        """
+        return False
 
     # Scheduler side
 
     def on_new_request(self, request: "Request") -> None:
         try:
             claim = read_claim(request.kv_transfer_params)
-        except ClaimError as error:
+            if claim is not None:
+                check_claim(self._keys, claim, request.num_prompt_tokens)
+        except (ClaimError, TicketError) as error:
             logger.warning("request %s is not handed off: %s", request.request_id, error)
+            self._refused[request.request_id] = str(error)
             return
         if claim is not None:
-            refusal = _refusal(request)
-            self._tracker.claim(request.request_id, claim, request.num_prompt_tokens, refusal)
+            self._tracker.claim(
+                Opening(
+                    request=request.request_id,
+                    claim=claim,
+                    tokens=request.num_prompt_tokens,
+                    refusal=_refusal(request),
+                    prompt=_shareable(request),
+                    salt=request.cache_salt or "",
+                )
+            )
 
     def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int | None, bool]:
         return 0, False
@@ -106,6 +130,9 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
         return TileRTMetadata(tracker.step())
 
     def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        refused = self._refused.pop(request.request_id, None)
+        if refused is not None:
+            return False, {"tilert_refused": refused}
         return self._tracker.finish(request.request_id, request.status not in UNFINISHED_ENDS), None
 
     def request_finished_all_groups(
@@ -122,8 +149,13 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
     # Worker side
 
     def register_kv_caches(self, kv_caches: "dict[str, torch.Tensor]") -> None:
-        facts = _facts(self._vllm_config, self._kv_cache_config)
-        self._sender = open_sender(facts, self._config, kv_caches)
+        try:
+            facts = _facts(self._vllm_config, self._kv_cache_config)
+            self._sender = open_sender(facts, self._config, kv_caches)
+            self._layers = {name: position for position, name in enumerate(sorted(kv_caches, key=layer_index))}
+        except LayoutError as error:
+            logger.error("no attention state of this server can be handed off, all else is served: %s", error)
+            self._sender = refusing_sender(self._config, get_tensor_model_parallel_rank(), str(error))
 
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
         if self._sender is not None and isinstance(kv_connector_metadata, TileRTMetadata):
@@ -136,7 +168,8 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
         return
 
     def save_kv_layer(self, layer_name: str, kv_layer: "torch.Tensor", attn_metadata: Any, **kwargs: Any) -> None:
-        return
+        if self._sender is not None and layer_name in self._layers:
+            self._sender.save(self._layers[layer_name])
 
     def wait_for_save(self) -> None:
         metadata = self._connector_metadata
@@ -162,18 +195,20 @@ def _refusal(request: "Request") -> str:
     return ""
 
 
+def _shareable(request: "Request") -> bytes:
+    """The token ids by which other prompts may find this state; none if ids do not say all of the prompt."""
+    if request.mm_features or request.prompt_embeds is not None or request.prompt_token_ids is None:
+        return b""
+    return np.asarray(request.prompt_token_ids, "<u4").tobytes()
+
+
 def _facts(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> CacheFacts:
     """What we need to know of vLLM's configuration. Raises LayoutError for what we cannot hand off."""
     model, parallel = vllm_config.model_config, vllm_config.parallel_config
     if vllm_config.device_config.device_type != "cpu":
         device = vllm_config.device_config.device_type
         raise LayoutError(f"device {device!r}: only caches in the CPU's memory can be handed off yet")
-    groups = kv_cache_config.kv_cache_groups
-    spec: Any = groups[0].kv_cache_spec
-    plain = type(spec) in (FullAttentionSpec, MLAAttentionSpec) and spec.sliding_window is None
-    if len(groups) != 1 or not plain:
-        kinds = [type(group.kv_cache_spec).__name__ for group in groups]
-        raise LayoutError(f"cache groups {kinds}: one group of full attention or MLA is supported")
+    spec: Any = _only_spec(kv_cache_config)
     if parallel.pipeline_parallel_size > 1 or parallel.decode_context_parallel_size > 1:
         raise LayoutError("pipeline and context parallel prefill nodes are not supported, use tensor parallel")
     common: dict[str, Any] = {
@@ -197,6 +232,25 @@ def _facts(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> Cache
         write_block=_write_block(spec.dtype, spec.block_size, spec.head_size),
         **common,
     )
+
+
+def _only_spec(kv_cache_config: "KVCacheConfig") -> "FullAttentionSpec | MLAAttentionSpec":
+    """That of the one cache group. Raises LayoutError, naming the group that we do not read.
+
+    Only workers can tell: to the scheduler vLLM shows one layer's spec in place of a group of layers that differ
+    (`generate_scheduler_kv_cache_config` in vllm/v1/core/kv_cache_utils.py).
+    """
+    groups = kv_cache_config.kv_cache_groups
+    for index, group in enumerate(groups):
+        spec = group.kv_cache_spec
+        window = getattr(spec, "sliding_window", None)
+        if type(spec) not in (FullAttentionSpec, MLAAttentionSpec) or window is not None:
+            kind = type(spec).__name__ + (f" with a window of {window} tokens" if window is not None else "")
+            which = f"{kind}, {len(group.layer_names)} layers from {group.layer_names[0]}"
+            raise LayoutError(f"cache group {index} ({which}): only full attention and MLA can be handed off")
+    if len(groups) != 1:
+        raise LayoutError(f"{len(groups)} cache groups of full attention or MLA: exactly one can be handed off")
+    return groups[0].kv_cache_spec
 
 
 def _model_dir(model: str, revision: str | None) -> Path:

@@ -4,6 +4,8 @@ Invariants: the cache is read only with the handoff's gate held and in the round
 go out in order and without a gap, whole tiles first, so that only the end of a prompt is part of one.
 """
 
+import itertools
+
 from tilert_connector.exporter import Exporter
 from tilert_connector.outgoing import Outgoing, Phase
 from tilert_connector.protocol import Accepted, Welcome
@@ -23,7 +25,7 @@ class Delivery:
         self._frame_bytes = frame_bytes
 
     def open(self, outgoing: Outgoing, accepted: Accepted, host: str, welcome: Welcome) -> None:
-        """Begin to write under this acceptance, from token 0. Raises WireError."""
+        """Begin to write under this acceptance, from token `outgoing.start` on. Raises WireError."""
         carrier = self._carriers.get(welcome.transport)
         if carrier is None:
             carrier = self._carriers[welcome.transport] = self._make(welcome.transport)
@@ -37,7 +39,8 @@ class Delivery:
                 outgoing.writer.close()
             outgoing.writer = writer
             outgoing.generation = accepted.generation
-            outgoing.posted = outgoing.queued = 0
+            outgoing.posted = 0
+            outgoing.queued = [outgoing.start] * len(outgoing.queued)
             outgoing.frames.clear()
             outgoing.phase = Phase.WRITING
 
@@ -53,7 +56,7 @@ class Delivery:
             self._queue(outgoing)
             self._post(outgoing, writer)
             writer.progress()
-            pending = outgoing.queued < outgoing.tokens or outgoing.frames
+            pending = min(outgoing.queued) < outgoing.tokens or outgoing.frames
             if pending or writer.completed() < outgoing.posted:
                 return False
             writer.close()
@@ -68,15 +71,19 @@ class Delivery:
         self._carriers.clear()
 
     def _queue(self, outgoing: Outgoing) -> None:
-        """Cut what became available into frames."""
-        ready = outgoing.available
-        if ready < outgoing.tokens:
-            ready -= ready % self._exporter.tile
-        if ready > outgoing.queued:
-            layout, planes = self._exporter.layout, self._exporter.planes
-            frames = cut_frames(layout, planes, outgoing.queued, ready, self._frame_bytes)
-            outgoing.frames.extend(frames)
-            outgoing.queued = ready
+        """Cut what became available into frames; layers that have the same to send share them."""
+        exporter, whole = self._exporter, outgoing.available
+        if whole < outgoing.tokens:
+            whole -= whole % exporter.tile
+        layers = range(len(exporter.layers))
+        parts = [(outgoing.queued[n], outgoing.tokens if n in outgoing.saved else whole) for n in layers]
+        for (queued, ready), alike in itertools.groupby(layers, parts.__getitem__):
+            if ready > queued:
+                first, *more = alike
+                last = more[-1] if more else first
+                planes = exporter.planes_of(first, last + 1)
+                outgoing.frames.extend(cut_frames(exporter.layout, planes, queued, ready, self._frame_bytes))
+                outgoing.queued[first : last + 1] = [ready] * (last + 1 - first)
 
     def _post(self, outgoing: Outgoing, writer: Writer) -> None:
         while outgoing.frames and writer.room():

@@ -41,8 +41,14 @@ class Exporter:
         self.layout = layout
         self.block_size = block_size
         self.planes = _ranges(sorted(sources))
+        self.layers = _layers(layout, sorted(sources))
+        """The planes of each layer, in the order of layers: what can be sent when that layer is computed."""
         self.tile = max((layout.planes[index].tile for index in sources), default=1)
         self._sources = {index: (source, memoryview(source.memory.data)) for index, source in sources.items()}
+
+    def planes_of(self, first: int, last: int) -> tuple[tuple[int, int], ...]:
+        """Ranges of plane indices of layers [first, last), counted in the order of `layers`."""
+        return _ranges(sorted(index for planes in self.layers[first:last] for index in planes))
 
     def pieces(self, frame: Frame, blocks: Sequence[int]) -> list[memoryview]:
         """The frame's bytes, in wire order. blocks: the request's block ids from token 0 on."""
@@ -78,6 +84,13 @@ class Exporter:
 def _gather(tile: Bytes, plane: Plane, left: int, right: int) -> memoryview:
     part = tile.reshape(plane.width, -1)[:, left * plane.item : right * plane.item]
     return memoryview(np.ascontiguousarray(part).reshape(-1).data)
+
+
+def _layers(layout: KvLayout, indices: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    by_layer: dict[int, list[int]] = {}
+    for index in indices:
+        by_layer.setdefault(layout.planes[index].layer, []).append(index)
+    return tuple(tuple(by_layer[layer]) for layer in sorted(by_layer))
 
 
 def _ranges(indices: Sequence[int]) -> tuple[tuple[int, int], ...]:

@@ -7,6 +7,7 @@ of them may go to ENDED, and `changed` is set once, when the handoff is committe
 import asyncio
 import enum
 
+from tilert_connector.chain import BLOCK, DIGEST, Prefix
 from tilert_connector.protocol import Offer
 
 __all__ = ["Inbound", "State", "Writing"]
@@ -33,6 +34,8 @@ class Writing:
         """0: not admitted yet."""
         self.landed = False
         self.done = False
+        self.start = 0
+        """Token from which this rank wrote; the slot held those before."""
 
     def planes(self) -> set[int]:
         """Indices of the planes that this rank brings."""
@@ -48,12 +51,27 @@ class Inbound:
         self.tokens = 0
         self.slot = -1
         self.generation = 0
+        self.blocks = 0
+        self.tail: tuple[int, ...] = ()
+        """What the slot held when it was given: so many blocks of this prompt, and then these token ids."""
         self.writings: dict[int, Writing] = {}
         self.changed = asyncio.Event()
         self.timer: asyncio.TimerHandle | None = None
         self.outcome = ""
         """Once ended: committed, failed or cancelled."""
         self.reason = ""
+
+    @property
+    def held(self) -> int:
+        """Tokens of the slot that a writer may build on."""
+        return min(self.tokens, self.blocks * BLOCK + len(self.tail))
+
+    def prefix(self) -> Prefix | None:
+        """The prompt, whose state may be shared; None if it must not be."""
+        offer = next((writing.offer for writing in self.writings.values()), None)
+        if offer is None or not offer.chain:
+            return None
+        return Prefix(chain=offer.chain, first=(len(offer.chain) // DIGEST - 1) * BLOCK, ids=offer.rest)
 
     def complete(self, planes: int) -> bool:
         """Whether all `planes` planes have landed and each rank has said that it is done."""
@@ -71,6 +89,9 @@ class Inbound:
             return f"rank {offer.rank} has offered round {known.offer.round} of it already"
         if self.tokens and offer.tokens != self.tokens:
             return f"tokens is {offer.tokens}, another rank or round offered {self.tokens}"
+        prefix = self.prefix()
+        if self.writings and (prefix.chain if prefix else b"") != offer.chain:
+            return "chain is another than the one that another rank or round offered"
         mine = Writing(peer, offer).planes()
         for rank, writing in self.writings.items():
             if rank != offer.rank and writing.planes() & mine:

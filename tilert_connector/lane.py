@@ -13,10 +13,12 @@ from collections import deque
 
 import zmq
 
+from tilert_connector.chain import follow
 from tilert_connector.config import ConnectorConfig
 from tilert_connector.delivery import Delivery
-from tilert_connector.errors import WireError
+from tilert_connector.errors import MessageError, WireError
 from tilert_connector.exporter import Exporter
+from tilert_connector.layout.fingerprint import model_name
 from tilert_connector.outgoing import Outgoing, Phase
 from tilert_connector.protocol import (
     Accepted,
@@ -55,6 +57,7 @@ class Lane(threading.Thread):
         self._host, self._port, self._rank, self._hello = host, port, rank, hello
         self._config = config
         self._planes = exporter.planes
+        self._model = model_name(hello.fingerprint)
         self._delivery = Delivery(exporter, carriers, config.frame_bytes)
         self._inbox: deque[Outgoing] = deque()
         self._lock = threading.Lock()
@@ -138,7 +141,9 @@ class Lane(threading.Thread):
         with self._lock:
             while self._inbox:
                 outgoing = self._inbox.popleft()
-                self._active[outgoing.claim.handoff] = outgoing
+                twin = self._active.setdefault(outgoing.claim.handoff, outgoing)
+                if twin is not outgoing:
+                    outgoing.end("failed", f"request {twin.request} is handed off under the same id")
 
     def _talk(self) -> None:
         """Keep the control connection, and act on what came over it."""
@@ -177,6 +182,11 @@ class Lane(threading.Thread):
         if outgoing.phase is not Phase.OFFERED or accepted.round != outgoing.offered_round:
             return
         try:
+            outgoing.start = _start(outgoing, accepted)
+            if outgoing.start == outgoing.tokens:
+                outgoing.generation = accepted.generation
+                self._done(self._session, outgoing)
+                return
             self._delivery.open(outgoing, accepted, self._session.host, self._session.welcome)
         except WireError as error:
             self._fail(outgoing, str(error))
@@ -194,6 +204,8 @@ class Lane(threading.Thread):
             self._fail(outgoing, f"deadline passed while {outgoing.phase.value}")
         elif self._session is None or self._session.welcome is None:
             return
+        elif outgoing.phase is Phase.DONE:
+            return  # all is there: the blocks are not needed any more
         elif outgoing.round != outgoing.offered_round:
             self._offer(self._session, outgoing, now)
         elif outgoing.phase is Phase.WRITING:
@@ -204,26 +216,33 @@ class Lane(threading.Thread):
         outgoing.offered_round = outgoing.round
         outgoing.phase = Phase.OFFERED
         outgoing.phase_deadline = now + self._config.offer_s
+        prefix = outgoing.prefix(self._model)
         offer = Offer(
             handoff=outgoing.claim.handoff,
             rank=self._rank,
             round=outgoing.offered_round,
             tokens=outgoing.tokens,
             planes=self._planes,
+            chain=prefix.chain if prefix else b"",
+            rest=prefix.ids if prefix else (),
             ticket=outgoing.claim.ticket,
         )
         try:
             session.send(offer)
-        except WireError as error:
+        except (WireError, MessageError) as error:
             self._end(outgoing, "failed", str(error))
 
     def _write(self, session: Session, outgoing: Outgoing) -> None:
         try:
             if self._delivery.advance(outgoing):
-                done = Done(handoff=outgoing.claim.handoff, rank=self._rank, generation=outgoing.generation)
-                session.send(done)
+                self._done(session, outgoing)
         except WireError as error:
             self._fail(outgoing, str(error))
+
+    def _done(self, session: Session, outgoing: Outgoing) -> None:
+        outgoing.phase = Phase.DONE
+        handoff, generation, start = outgoing.claim.handoff, outgoing.generation, outgoing.start
+        session.send(Done(handoff=handoff, rank=self._rank, generation=generation, start=start))
 
     def _fail(self, outgoing: Outgoing, reason: str) -> None:
         self._withdraw(outgoing, reason)
@@ -274,3 +293,11 @@ class Lane(threading.Thread):
             with contextlib.suppress(BlockingIOError):
                 while len(self._ear.recv(4096)) == 4096:
                     pass
+
+
+def _start(outgoing: Outgoing, accepted: Accepted) -> int:
+    """The first token that the decode node does not hold. Raises WireError if it claims what it cannot hold."""
+    if accepted.held > len(outgoing.prompt):
+        held, known = accepted.held, len(outgoing.prompt)
+        raise WireError(f"decode node says it holds {held} leading tokens of a prompt that was told as {known}")
+    return follow(outgoing.prompt, accepted.held, accepted.tail)

@@ -30,8 +30,8 @@ __all__ = [
     "encode",
 ]
 
-MAX_MESSAGE_BYTES: Final = 256 * 1024
-"""The chain of a prompt of a million tokens fits (128 KiB)."""
+MAX_MESSAGE_BYTES: Final = 512 * 1024
+"""The chain of a prompt of a million tokens fits (250 KiB)."""
 
 HandoffId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Reason = Annotated[str, msgspec.Meta(max_length=2048)]
@@ -61,15 +61,14 @@ class Offer(_Message, frozen=True, kw_only=True):
     """Ask for a slot. `round` counts the attempts of one sender: a higher one starts over at token 0
     under a new generation (the request was preempted and its blocks are gone).
 
-    chain: digest of each leading block of tokens, one after another (see `chain`); empty if this state must not be
-    shared. rest: the token ids behind the last full block."""
+    chain: see `chain.Prefix`; empty if this state must not be shared. rest: the token ids behind its last block."""
 
     handoff: HandoffId
     rank: Rank
     round: Round
     tokens: Count
     planes: Ranges
-    chain: Annotated[bytes, msgspec.Meta(max_length=1 << 17)] = b""
+    chain: Annotated[bytes, msgspec.Meta(max_length=1 << 18)] = b""
     rest: Tokens = ()
     ticket: Annotated[str, msgspec.Meta(max_length=8192)] | None = None
 
@@ -103,7 +102,7 @@ class Welcome(_Message, frozen=True, kw_only=True):
 class Refused(_Message, frozen=True, kw_only=True):
     """A hello (`handoff` empty) or an offer is not accepted. Nothing may be written."""
 
-    code: Literal["fingerprint", "hello", "limit", "busy", "ended", "conflict", "malformed"]
+    code: Literal["fingerprint", "hello", "limit", "busy", "ended", "conflict", "malformed", "ticket"]
     reason: Reason
     handoff: Annotated[str, msgspec.Meta(max_length=128)] = ""
     rank: Rank = 0

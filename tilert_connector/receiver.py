@@ -15,6 +15,7 @@ import msgspec
 
 from speedtier.errors import ConfigError
 from tilert_connector.admission import Admission
+from tilert_connector.authority import Authority
 from tilert_connector.control import ControlSocket
 from tilert_connector.errors import NO_SLOT, HandoffBusy, HandoffFailed, HandoffTimeout
 from tilert_connector.inbound import State
@@ -23,6 +24,7 @@ from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.protocol import Done, FromPrefill, Hello, Offer, Refused, Welcome, Withdraw
 from tilert_connector.receiver_config import ReceiverConfig
 from tilert_connector.slots import Slots
+from tilert_connector.ticket import read_keys
 from tilert_connector.transport.base import Sink
 from tilert_connector.transport.tcp_sink import TcpSink
 
@@ -60,8 +62,13 @@ class Receiver:
         self._slots = Slots(len(slots))
         self._sink = sink or TcpSink(layout, slots, capacity, config.host, config.data_port)
         self._control = ControlSocket(config.host, config.ctrl_port, self._on_message)
-        self._admission = Admission(config, len(layout.planes), capacity, self._slots, self._sink, self._control.send)
-        self._instance = secrets.token_hex(8)
+        self.instance = secrets.token_hex(8)
+        """What this receiver calls itself; tickets name it."""
+        keep_s = config.slot_wait_s + config.handoff_s
+        authority = Authority(read_keys(config.ticket_key_file), self.instance, keep_s)
+        self._admission = Admission(
+            config, len(layout.planes), capacity, self._slots, self._sink, self._control.send, authority
+        )
         self._greeted: OrderedDict[bytes, str] = OrderedDict()
         self._refused = 0
 
@@ -111,9 +118,13 @@ class Receiver:
         reason = inbound.reason or f"it is {inbound.outcome or inbound.state.value} already"
         raise (HandoffBusy if reason.startswith(NO_SLOT) else HandoffFailed)(handoff, reason)
 
-    def release(self, held: Held) -> None:
-        """The slot is free again. Repeated and late calls do nothing."""
-        self._admission.release(held.handoff, held.generation)
+    def release(self, held: Held, generated: Sequence[int] = ()) -> None:
+        """The slot is free again. Repeated and late calls do nothing.
+
+        generated: ids of the tokens behind the prompt whose state the slot holds too; the next prompt that goes on
+        from there need not be sent whole.
+        """
+        self._admission.release(held.handoff, held.generation, generated)
 
     async def cancel(self, handoff: str, reason: str) -> bool:
         """End a handoff that nobody has taken; one that was never offered is refused when it comes.
@@ -135,6 +146,8 @@ class Receiver:
         return {
             "slots": self._slots.total,
             "slots_held": {str(slot): held for slot, held in self._slots.holders().items()},
+            "resident": {str(slot): tokens for slot, tokens in self._slots.resident().items()},
+            "held_tokens": counts["held_tokens"],
             "open": dict(Counter(one.state.name.lower() for one in self._admission.open.values())),
             "ended": {end: counts[end] for end in ("committed", "failed", "cancelled")},
             "landed_bytes": counts["landed_bytes"],
@@ -170,7 +183,7 @@ class Receiver:
             self._greeted.popitem(last=False)
         endpoint = self._sink.describe()
         welcome = Welcome(
-            instance=self._instance,
+            instance=self.instance,
             transport=endpoint.transport,
             data_port=endpoint.port,
             capacity=self._capacity,

@@ -23,9 +23,19 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     drain_s: Annotated[
         float, msgspec.Meta(gt=0, le=3600, description="Seconds that cancelling waits for a writer to stop.")
     ] = 2.0
+    ticket_key_file: Annotated[
+        str, msgspec.Meta(description="File with the router's ticket keys; offers without its ticket are then refused.")
+    ] = ""
     max_handoffs: Annotated[
         int, msgspec.Meta(ge=1, description="Handoffs that may be open at a time; more are refused.")
     ] = 256
+    resident: Annotated[
+        bool, msgspec.Meta(description="Keep state after its request, so that the next prompt sends what is missing.")
+    ] = True
+    resident_generated: Annotated[
+        bool,
+        msgspec.Meta(description="Keep the state of generated tokens too, which this node computed itself."),
+    ] = True
     remember: Annotated[
         int, msgspec.Meta(ge=1, description="Ended handoffs kept, so that what comes late is refused.")
     ] = 4096

@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 class Sender:
-    """Called on the engine's thread only. rank: of this worker; it brings `exporter.planes` (maybe none)."""
+    """Called on the engine's thread only. rank: of this worker; it brings `exporter.planes` (maybe none).
+    refusal: why nothing at all can be handed off, if so."""
 
     def __init__(
         self,
@@ -32,14 +33,17 @@ class Sender:
         fingerprint: Fingerprint,
         exporter: Exporter,
         carriers: Carriers,
+        refusal: str = "",
     ) -> None:
         self._config = config
+        self._refusal = refusal
         self._rank = rank
         self._hello = Hello(instance=secrets.token_hex(8), fingerprint=fingerprint)
         self._exporter = exporter
         self._carriers = carriers
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._outgoing: dict[str, Outgoing] = {}
+        self._last_chunks: list[Outgoing] = []
         self._finishing: dict[str, Outgoing | None] = {}
 
     def begin(self, step: Step) -> None:
@@ -52,13 +56,28 @@ class Sender:
                 self._wake(outgoing)
         for opening in step.openings:
             self._open(opening)
-
-    def advance(self, step: Step) -> None:
-        """After the step ran: its chunks may be read."""
+        self._last_chunks.clear()
         for chunk in step.chunks:
             outgoing = self._outgoing.get(chunk.request)
             if outgoing is not None:
-                outgoing.extend(chunk.blocks, chunk.available, chunk.restart)
+                outgoing.extend(chunk.blocks, chunk.restart)
+                if chunk.available == outgoing.tokens:
+                    self._last_chunks.append(outgoing)
+
+    def save(self, layer: int) -> None:
+        """While the step runs: this layer's state is there. Of a last chunk it leaves at once; earlier chunks leave
+        while the next is computed. layer: counted in the order of `Exporter.layers`."""
+        for outgoing in self._last_chunks:
+            outgoing.saved.add(layer)
+            self._wake(outgoing)
+
+    def advance(self, step: Step) -> None:
+        """After the step ran: its chunks may be read."""
+        self._last_chunks.clear()
+        for chunk in step.chunks:
+            outgoing = self._outgoing.get(chunk.request)
+            if outgoing is not None:
+                outgoing.fill(chunk.available)
                 self._wake(outgoing)
         for finish in step.finished:
             self._finish(finish)
@@ -85,13 +104,12 @@ class Sender:
         self._lanes.clear()
 
     def _open(self, opening: Opening) -> None:
-        if not self._exporter.planes:
+        if not (self._exporter.planes or self._refusal):
             return
         deadline = time.monotonic() + self._config.handoff_s
-        outgoing = Outgoing(opening.request, opening.claim, opening.tokens, deadline)
+        outgoing = Outgoing(opening, deadline, len(self._exporter.layers))
         self._outgoing[opening.request] = outgoing
-        if opening.refusal:
-            outgoing.aborted = opening.refusal
+        outgoing.aborted = outgoing.aborted or self._refusal
         try:
             while not self._lane(outgoing).post(outgoing):
                 continue  # that lane closed just now; the next one is new

@@ -15,12 +15,16 @@ __all__ = ["Chunk", "Finish", "Opening", "Step", "Tracker"]
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """A claimed request is scheduled for the first time. refusal: why it cannot be handed off, if so."""
+    """A claimed request is scheduled for the first time. refusal: why it cannot be handed off, if so.
+
+    prompt: its token ids, uint32, little-endian; empty if its state must not be shared. salt: of the tenant."""
 
     request: str
     claim: Claim
     tokens: int
     refusal: str = ""
+    prompt: bytes = b""
+    salt: str = ""
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +61,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Tracked:
-    def __init__(self, claim: Claim, tokens: int, refusal: str) -> None:
-        self.claim = claim
-        self.tokens = tokens
-        self.refusal = refusal
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+        self.tokens = opening.tokens
         self.opened = False
         self.preempted = False
         self.available = 0
@@ -88,9 +91,9 @@ class Tracker:
         """Whether blocks of finished requests wait for a worker's report."""
         return bool(self._delayed)
 
-    def claim(self, request: str, claim: Claim, tokens: int, refusal: str = "") -> None:
-        """A claimed request arrived, with a prompt of `tokens` tokens. refusal: see Opening."""
-        self._tracked[request] = _Tracked(claim, tokens, refusal)
+    def claim(self, opening: Opening) -> None:
+        """A claimed request arrived."""
+        self._tracked[opening.request] = _Tracked(opening)
 
     def schedule(self, request: str, computed: int, scheduled: int, blocks: Sequence[int], anew: bool) -> None:
         """The request runs in this step: tokens [computed, computed + scheduled).
@@ -103,14 +106,12 @@ class Tracker:
         restart = anew and tracked.opened
         if not tracked.opened:
             tracked.opened = True
-            self._openings.append(
-                Opening(request=request, claim=tracked.claim, tokens=tracked.tokens, refusal=tracked.refusal)
-            )
+            self._openings.append(tracked.opening)
         if restart:
             tracked.available = 0
         tracked.preempted = False
         available = min(tracked.tokens, computed + scheduled)
-        if tracked.refusal or (tracked.available == tracked.tokens and not restart):
+        if tracked.opening.refusal or (tracked.available == tracked.tokens and not restart):
             return
         tracked.available = available
         self._chunks.append(Chunk(request=request, blocks=tuple(blocks), available=available, restart=restart))
@@ -132,7 +133,7 @@ class Tracker:
         if tracked is None or not tracked.opened:
             return False
         completed = completed and tracked.available == tracked.tokens
-        delayed = not tracked.preempted and not tracked.refusal
+        delayed = not tracked.preempted and not tracked.opening.refusal
         self._finished.append(Finish(request=request, completed=completed, delayed=delayed))
         if delayed:
             self._delayed.add(request)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import numpy as np
@@ -46,8 +46,9 @@ class Pair:
     def claim(self, handoff: str) -> Claim:
         return Claim(host="127.0.0.1", ctrl_port=self.receiver.ctrl_port, handoff=handoff)
 
-    def opening(self, request: str, tokens: int) -> Opening:
-        return Opening(request=request, claim=self.claim(f"h-{request}"), tokens=tokens)
+    def opening(self, request: str, tokens: int, prompt: Sequence[int] = (), salt: str = "") -> Opening:
+        told = np.asarray(prompt, "<u4").tobytes()
+        return Opening(request=request, claim=self.claim(f"h-{request}"), tokens=tokens, prompt=told, salt=salt)
 
     def step(self, step: Step, run: Callable[[], None] = lambda: None) -> None:
         """One engine step on every rank; `run` computes."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilert_connector.claim import Claim
-from tilert_connector.tracker import Step, Tracker
+from tilert_connector.tracker import Opening, Step, Tracker
 
 BLOCK = 4
 CLAIM = Claim(host="d", ctrl_port=1, handoff="h")
@@ -38,7 +38,7 @@ class Scheduler:
     def arrive(self, name: str, tokens: int, claimed: bool) -> None:
         self.requests[name] = Request(name, tokens, claimed)
         if claimed:
-            self.tracker.claim(name, CLAIM, tokens)
+            self.tracker.claim(Opening(request=name, claim=CLAIM, tokens=tokens))
 
     def step(self) -> None:
         writes: list[tuple[int, int, str, int]] = []
@@ -190,7 +190,7 @@ def test_a_request_that_is_not_ours_leaves_no_trace() -> None:
 @pytest.mark.contract("H2")
 def test_a_prefix_hit_is_sent_from_the_first_token() -> None:
     tracker = Tracker()
-    tracker.claim("r", CLAIM, 20)
+    tracker.claim(Opening(request="r", claim=CLAIM, tokens=20))
     tracker.schedule("r", 16, 4, [5, 6, 7, 8, 9], anew=True)
     (chunk,) = tracker.step().chunks
     assert (chunk.blocks, chunk.available, chunk.restart) == ((5, 6, 7, 8, 9), 20, False)
@@ -199,7 +199,7 @@ def test_a_prefix_hit_is_sent_from_the_first_token() -> None:
 @pytest.mark.contract("H2")
 def test_generated_tokens_are_never_described() -> None:
     tracker = Tracker()
-    tracker.claim("r", CLAIM, 5)
+    tracker.claim(Opening(request="r", claim=CLAIM, tokens=5))
     tracker.schedule("r", 0, 5, [1, 2], anew=True)
     assert [chunk.available for chunk in tracker.step().chunks] == [5]
     tracker.schedule("r", 5, 1, [], anew=False)
@@ -214,7 +214,7 @@ def test_generated_tokens_are_never_described() -> None:
 @pytest.mark.contract("H6")
 def test_a_refused_request_delays_nothing() -> None:
     tracker = Tracker()
-    tracker.claim("r", CLAIM, 5, refusal="it has an adapter")
+    tracker.claim(Opening(request="r", claim=CLAIM, tokens=5, refusal="it has an adapter"))
     tracker.schedule("r", 0, 5, [1, 2], anew=True)
     step = tracker.step()
     assert [opening.refusal for opening in step.openings] == ["it has an adapter"] and not step.chunks
@@ -224,9 +224,9 @@ def test_a_refused_request_delays_nothing() -> None:
 @pytest.mark.contract("H6")
 def test_delayed_until_released() -> None:
     tracker = Tracker()
-    tracker.claim("r", CLAIM, 5)
+    tracker.claim(Opening(request="r", claim=CLAIM, tokens=5))
     assert not tracker.finish("r", completed=False)  # never ran: no blocks
-    tracker.claim("s", CLAIM, 5)
+    tracker.claim(Opening(request="s", claim=CLAIM, tokens=5))
     tracker.schedule("s", 0, 5, [1, 2], anew=True)
     assert tracker.finish("s", completed=True) and tracker.delaying
     tracker.released(["t"])

@@ -15,10 +15,10 @@ from tilert_connector.errors import LayoutError
 from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.layout.weights import weights_digest
 
-__all__ = ["PROTOCOL", "Fingerprint", "difference", "fingerprint", "read_config"]
+__all__ = ["PROTOCOL", "Fingerprint", "difference", "fingerprint", "model_name", "read_config"]
 
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Raised with every change to messages or frames that an older peer cannot follow."""
 
 
@@ -52,6 +52,11 @@ def difference(ours: Fingerprint, theirs: Fingerprint) -> tuple[str, Any, Any] |
         if mine != other:
             return field, mine, other
     return None
+
+
+def model_name(mark: Fingerprint) -> str:
+    """One name for all that the fingerprint says: state of equal names is interchangeable."""
+    return xxhash.xxh3_128_hexdigest(msgspec.msgpack.encode(mark))
 
 
 def fingerprint(

@@ -31,6 +31,11 @@ class Plane(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tile: int = 1
 
     @property
+    def layer(self) -> int:
+        """Index of the decoder layer whose state this is."""
+        return int(self.name.split(".")[1])
+
+    @property
     def token_bytes(self) -> int:
         """Bytes that one token adds."""
         return self.width * self.item
