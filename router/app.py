@@ -30,6 +30,7 @@ from router.record import CLIENT_GONE, Record
 from router.reply import ChatReply, CompletionReply
 from router.speed import SpeedPath
 from router.traffic import Classes
+from tilert_connector.ticket import read_keys
 
 __all__ = ["build_app"]
 
@@ -47,6 +48,7 @@ class _Front:
     def __init__(self, config: RouterConfig) -> None:
         self.config = config
         self.classes = Classes(config)
+        self.keys = read_keys(config.ticket_key_file)
 
     async def run(self, app: web.Application) -> AsyncIterator[None]:
         config, timeouts = self.config, self.config.timeouts
@@ -60,7 +62,7 @@ class _Front:
             aiohttp.ClientSession(timeout=timeout, connector=connector(), auto_decompress=False) as raw_session,
         ):
             background = Background()
-            nodes = [Node(each, session, timeouts, config.queue_wait_s) for each in config.decode]
+            nodes = [Node(each, session, timeouts, config.queue_wait_s, self.keys) for each in config.decode]
             self.fleet = Fleet(config, nodes, background)
             prefill_pool = Pool(config.prefill, "prefill")
             native_pool = Pool(config.native, "native")

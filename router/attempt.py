@@ -32,10 +32,11 @@ class Attempt:
         self._opening: asyncio.Task[TokenStream] | None = None
         self._stream: TokenStream | None = None
 
-    def offer(self) -> dict[str, object]:
-        """``kv_transfer_params`` for the prefill leg; from here on the node may hold state of this request."""
+    def offer(self, tokens: int) -> dict[str, object]:
+        """``kv_transfer_params`` for the prefill leg; from here on the node may hold state of this request.
+        tokens: of the prompt."""
         self._offered = True
-        return self.node.transfer_params(self.handoff)
+        return self.node.transfer_params(self.handoff, tokens)
 
     def open(self, order: dict[str, object], headers: dict[str, str]) -> None:
         """Start the decode leg without waiting for its answer."""

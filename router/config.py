@@ -70,6 +70,10 @@ class RouterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = ()
     decode: Annotated[tuple[DecodeNodeConfig, ...], msgspec.Meta(description="Decode nodes.")] = ()
     native: Annotated[tuple[Url, ...], msgspec.Meta(description="vLLM servers that prefill and decode.")] = ()
+    ticket_key_file: Annotated[
+        str,
+        msgspec.Meta(description="File with the keys that prefill and decode nodes verify; its first signs handoffs."),
+    ] = ""
     tokenizer: Annotated[
         str | None,
         msgspec.Meta(

@@ -7,6 +7,7 @@ until it has answered once it offers no slot.
 import asyncio
 import hashlib
 import time
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,6 +16,7 @@ import msgspec
 from router.config import DecodeNodeConfig, Timeouts
 from router.errors import ApiError, Busy, PeerBroken, PeerTimeout
 from router.stream import TokenStream, open_stream
+from tilert_connector.ticket import Ticket, node_name, sign
 
 __all__ = ["Capabilities", "Node"]
 
@@ -34,13 +36,19 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     sampling: frozenset[str]
     ctrl_port: int | None = None
     fingerprint: dict[str, object] = {}
+    instance: str = ""
 
 
 class Node:
     """One decode node: its address, what it can do, and how many requests of this router it holds."""
 
     def __init__(
-        self, config: DecodeNodeConfig, session: aiohttp.ClientSession, timeouts: Timeouts, busy_s: float = 0.0
+        self,
+        config: DecodeNodeConfig,
+        session: aiohttp.ClientSession,
+        timeouts: Timeouts,
+        busy_s: float = 0.0,
+        keys: Sequence[bytes] = (),
     ) -> None:
         self.url = config.url.rstrip("/")
         split = urlsplit(self.url)
@@ -50,6 +58,7 @@ class Node:
         self._session = session
         self._timeouts = timeouts
         self._busy_s = busy_s
+        self._keys = keys
         self._asking: asyncio.Task[Capabilities] | None = None
         self._fresh = False
         self.capabilities: Capabilities | None = None
@@ -113,10 +122,22 @@ class Node:
         except msgspec.MsgspecError as error:
             raise PeerBroken(f"decode node {self.name} sent /capabilities that are no good: {error}") from error
 
-    def transfer_params(self, handoff: str) -> dict[str, object]:
-        """``kv_transfer_params`` that send a prefill server's state here under the id ``handoff``."""
-        port = self._port or (self.capabilities.ctrl_port if self.capabilities else None)
-        return {"tilert_host": self.host, "tilert_ctrl_port": port, "tilert_handoff": handoff}
+    def transfer_params(self, handoff: str, tokens: int) -> dict[str, object]:
+        """``kv_transfer_params`` that send a prefill server's state of ``tokens`` tokens here under the id
+        ``handoff``; signed (H9) where there are keys."""
+        known = self.capabilities
+        port = self._port or (known.ctrl_port if known else None)
+        params: dict[str, object] = {"tilert_host": self.host, "tilert_ctrl_port": port, "tilert_handoff": handoff}
+        if self._keys and known is not None and port is not None:
+            ticket = Ticket(
+                node=node_name(self.host, port),
+                instance=known.instance,
+                handoff=handoff,
+                tokens=tokens,
+                expires=time.time() + self._timeouts.prefill,
+            )
+            params["tilert_ticket"] = sign(self._keys, ticket)
+        return params
 
     async def decode(self, order: dict[str, object], headers: dict[str, str]) -> TokenStream:
         """Open ``POST /pd/decode``; see ``router.stream``.

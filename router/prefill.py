@@ -77,6 +77,7 @@ class Generated(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[Choice]
     model: str = ""
     usage: Usage | None = None
+    kv_transfer_params: dict[str, object] | None = None
 
 
 class FirstToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +151,8 @@ class Prefill:
             "POST", url, "/inference/v1/generate", sent, msgspec.json.encode(order), self._timeouts.prefill
         )
         generated = _decoded(raw, Generated, url, "generate")
+        if refused := (generated.kv_transfer_params or {}).get("tilert_refused"):
+            raise PeerBroken(f"prefill server {url} does not hand the state on: {refused}")
         choice = generated.choices[0] if generated.choices else Choice()
         if not choice.token_ids or choice.finish_reason not in ("stop", "length"):
             raise PeerBroken(

@@ -72,7 +72,7 @@ class SpeedPath:
             call.record.node = attempt.node.name
             try:
                 with call.record.phase("prefill"):
-                    first = await self._prefill.first_token(url, rendered, attempt.offer(), headers)
+                    first = await self._prefill.first_token(url, rendered, attempt.offer(prompt), headers)
                 reply = call.endpoint.shape(self._form(call, attempt.node, rendered, first))
                 order = {"max_tokens": new - 1, "sampling": sampling, "timeout_s": self._timeouts.handoff}
                 delivery = Delivery(call, attempt, transcript, reply, order, traced(headers))

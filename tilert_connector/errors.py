@@ -13,6 +13,7 @@ __all__ = [
     "HandoffTimeout",
     "LayoutError",
     "MessageError",
+    "TicketError",
     "WireError",
 ]
 
@@ -31,6 +32,10 @@ class ClaimError(TransferError):
 
 class MessageError(TransferError):
     """Bytes from a peer are not one of our control messages, or exceed its limits."""
+
+
+class TicketError(TransferError):
+    """A claim or an offer shows no ticket that allows it."""
 
 
 class WireError(TransferError):

@@ -140,6 +140,7 @@ class _Routes:
             "architecture": node.facts.architecture,
             "max_tokens": node.capacity,
             "slots": node.config.slots,
+            "instance": node.receiver.instance,
             "ctrl_port": node.receiver.ctrl_port,
             "data_port": node.receiver.data_port,
             "transport": "tcp",

@@ -14,6 +14,10 @@ class Receiving(Protocol):
     """What sessions ask of a receiver; see `tilert_connector.Receiver`."""
 
     @property
+    def instance(self) -> str:
+        """What the receiver calls itself, new at each start."""
+
+    @property
     def ctrl_port(self) -> int:
         """Control port."""
 
@@ -43,6 +47,7 @@ class Receiving(Protocol):
 class FakeReceiver:
     """Handoffs are committed by `commit` or failed by `fail`. `held` are the slots in use, by handoff."""
 
+    instance = "fake"
     ctrl_port = 1
     data_port = 2
 

@@ -41,6 +41,7 @@ class FakeDecode:
     fault: Fault = ""
     after: int = 0
     deaf: bool = False
+    instance: str = "fake"
     sampling: list[str] = field(default_factory=lambda: list(SAMPLING))
     orders: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -73,6 +74,7 @@ class FakeDecode:
                 "architecture": "fake",
                 "max_tokens": self.max_tokens,
                 "slots": self.slots,
+                "instance": self.instance,
                 "ctrl_port": 7001,
                 "data_port": 7002,
                 "transport": "fake",

@@ -36,8 +36,8 @@ class FakePrefill:
     ``directory``: a model directory with a tokenizer. ``first``: the token it samples; ``finish``: its finish
     reason. ``defaults``: sampling defaults of the model. ``render_fault`` and ``generate_fault``: ``hang``
     never answers, ``crash`` is a 500, ``die`` drops the connection, ``refuse`` is a 400, ``disabled`` and
-    ``missing`` are servers without the endpoint. ``cut_native``: drop the connection after that many native
-    events.
+    ``missing`` are servers without the endpoint. ``handed_back``: ``kv_transfer_params`` of its replies.
+    ``cut_native``: drop the connection after that many native events.
     """
 
     directory: Path
@@ -58,6 +58,7 @@ class FakePrefill:
     calls: list[str] = field(default_factory=list)
     generated: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    handed_back: dict[str, Any] | None = None
     native_seen: list[bytes] = field(default_factory=list)
     hung_up: list[str] = field(default_factory=list)
 
@@ -163,7 +164,8 @@ class FakePrefill:
         reason, stop_reason = self.finish
         choice = {"index": 0, "finish_reason": reason, "stop_reason": stop_reason, "token_ids": [self.first]}
         usage = {"prompt_tokens": 1, "total_tokens": 2, "completion_tokens": 1, "prompt_tokens_details": None}
-        return web.json_response({"request_id": "x", "model": "tiny", "choices": [choice], "usage": usage})
+        reply = {"request_id": "x", "model": "tiny", "choices": [choice], "usage": usage}
+        return web.json_response(reply | {"kv_transfer_params": self.handed_back})
 
     async def _native(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()

@@ -53,6 +53,21 @@ def request(name: str, status: Any, params: Any, **changes: Any) -> SimpleNamesp
     return SimpleNamespace(**fields)
 
 
+@pytest.mark.contract("H9")
+def test_a_claim_without_a_good_ticket_leaves_no_trace_and_is_told_to_the_caller(vllm: Any, tmp_path: Any) -> None:
+    key = tmp_path / "key"
+    key.write_text("k" * 32)
+    key.chmod(0o600)
+    connector = make(vllm, ticket_key_file=str(key))
+    asked = request("a", vllm.RequestStatus.FINISHED_LENGTH_CAPPED, OURS)
+    connector.on_new_request(asked)
+    step = connector.build_connector_meta(output(vllm, {"a": (0, 20)})).step
+    assert not step
+    delayed, told = connector.request_finished(asked, [4, 5])
+    assert not delayed and "there is none" in told["tilert_refused"]
+    assert connector.request_finished(asked, [4, 5]) == (False, None)
+
+
 def output(vllm: SimpleNamespace, new: dict[str, tuple[int, int]], **changes: Any) -> Any:
     """A step that schedules these requests for the first time: name -> (computed, scheduled)."""
     fields: dict[str, Any] = {
@@ -174,7 +189,8 @@ def test_a_claim_that_cannot_be_read_is_prefilled_as_any_other(
     mine = request("r", vllm.RequestStatus.FINISHED_LENGTH_CAPPED, {**OURS, "tilert_ctrl_port": "x"})
     ours.on_new_request(mine)
     assert not ours.build_connector_meta(output(vllm, {"r": (0, 20)})).step
-    assert ours.request_finished(mine, [4, 5]) == (False, None)
+    delayed, told = ours.request_finished(mine, [4, 5])
+    assert not delayed and "tilert_ctrl_port" in told["tilert_refused"]
     assert "tilert_ctrl_port" in caplog.text
 
 
