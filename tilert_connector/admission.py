@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from tilert_connector.authority import Authority
 from tilert_connector.chain import BLOCK, DIGEST, Prefix
-from tilert_connector.authority import Authority
 from tilert_connector.errors import NO_SLOT
 from tilert_connector.inbound import Inbound, State, Writing
 from tilert_connector.protocol import Accepted, Done, Ended, FromDecode, Offer, Withdraw
@@ -47,7 +46,6 @@ class Admission:
         self._slots = slots
         self._sink = sink
         self._tell = tell
-        self._authority = authority
         self._authority = authority
         self._ended: OrderedDict[str, Inbound] = OrderedDict()
         self._queue: deque[Inbound] = deque()

@@ -25,13 +25,11 @@ from vllm.v1.request import RequestStatus
 
 from tilert_connector.authority import check_claim
 from tilert_connector.cache import CacheFacts, WriteBlock, layer_index, open_sender, refusing_sender
-from tilert_connector.authority import check_claim
 from tilert_connector.claim import read_claim
 from tilert_connector.config import read_config
 from tilert_connector.errors import ClaimError, LayoutError, TicketError
 from tilert_connector.layout.probe import Values, check_mla_rotation
 from tilert_connector.sender import Sender
-from tilert_connector.ticket import read_keys
 from tilert_connector.ticket import read_keys
 from tilert_connector.tracker import Opening, Step, Tracker
 
@@ -132,9 +130,6 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
         return TileRTMetadata(tracker.step())
 
     def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        refused = self._refused.pop(request.request_id, None)
-        if refused is not None:
-            return False, {"tilert_refused": refused}
         refused = self._refused.pop(request.request_id, None)
         if refused is not None:
             return False, {"tilert_refused": refused}

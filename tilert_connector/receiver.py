@@ -16,7 +16,6 @@ import msgspec
 from speedtier.errors import ConfigError
 from tilert_connector.admission import Admission
 from tilert_connector.authority import Authority
-from tilert_connector.authority import Authority
 from tilert_connector.control import ControlSocket
 from tilert_connector.errors import NO_SLOT, HandoffBusy, HandoffFailed, HandoffTimeout
 from tilert_connector.inbound import State
@@ -25,7 +24,6 @@ from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.protocol import Done, FromPrefill, Hello, Offer, Refused, Welcome, Withdraw
 from tilert_connector.receiver_config import ReceiverConfig
 from tilert_connector.slots import Slots
-from tilert_connector.ticket import read_keys
 from tilert_connector.ticket import read_keys
 from tilert_connector.transport.base import Sink
 from tilert_connector.transport.tcp_sink import TcpSink

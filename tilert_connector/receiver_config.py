@@ -26,9 +26,6 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ticket_key_file: Annotated[
         str, msgspec.Meta(description="File with the router's ticket keys; offers without its ticket are then refused.")
     ] = ""
-    ticket_key_file: Annotated[
-        str, msgspec.Meta(description="File with the router's ticket keys; offers without its ticket are then refused.")
-    ] = ""
     max_handoffs: Annotated[
         int, msgspec.Meta(ge=1, description="Handoffs that may be open at a time; more are refused.")
     ] = 256
