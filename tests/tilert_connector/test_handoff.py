@@ -8,7 +8,7 @@ import pytest
 from tests.tilert_connector.pair import CAPACITY, Pair, pair, until
 from tilert_connector import HandoffFailed
 from tilert_connector.tracker import Chunk, Step
-from tilert_connector.transport.tcp_sink import MAX_ATTACHING
+from tilert_connector.transport.socket_sink import MAX_ATTACHING
 
 LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200)
 

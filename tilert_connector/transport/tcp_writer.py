@@ -4,8 +4,6 @@ Invariant: source memory is read only inside `write` (for the checksum) and `pro
 other threads out of those two, or closes the writer, may overwrite the source.
 """
 
-import errno
-import os
 import socket
 from collections import deque
 from collections.abc import Sequence
@@ -15,22 +13,12 @@ import xxhash
 from tilert_connector.errors import WireError
 from tilert_connector.transport.base import Endpoint
 from tilert_connector.transport.frame import ACK, ATTACH, ATTACH_MAGIC, CHECKSUM, Frame, pack_header
+from tilert_connector.transport.sockets import begin_connect, connected
 
-__all__ = ["TcpCarrier", "TcpWriter", "keep_alive"]
+__all__ = ["TcpCarrier", "TcpWriter"]
 
 PIECES_PER_CALL = 512
 """Below IOV_MAX (1024 on Linux)."""
-
-
-def keep_alive(sock: socket.socket) -> None:
-    """Let the kernel find a peer that vanished without a word within about half a minute."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class TcpCarrier:
@@ -38,18 +26,7 @@ class TcpCarrier:
 
     def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes = b"") -> "TcpWriter":
         """Begin to connect. Raises WireError if the address is unusable."""
-        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            code = sock.connect_ex((endpoint.host, endpoint.port))
-            if code not in (0, errno.EINPROGRESS):
-                raise OSError(code, os.strerror(code))
-            keep_alive(sock)
-        except OSError as error:
-            sock.close()
-            raise WireError(f"cannot connect to {endpoint.host}:{endpoint.port}: {error}") from error
-        return TcpWriter(sock, generation, key)
+        return TcpWriter(begin_connect(endpoint.host, endpoint.port), generation, key)
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -100,18 +77,8 @@ class TcpWriter:
         self._sock.close()
 
     def _connect(self) -> bool:
-        if not self._connected:
-            code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                raise OSError(code, os.strerror(code))
-            try:
-                self._sock.getpeername()
-            except OSError as error:
-                if error.errno == errno.ENOTCONN:
-                    return False
-                raise
-            self._connected = True
-        return True
+        self._connected = self._connected or connected(self._sock)
+        return self._connected
 
     def _send(self) -> None:
         """One call: the caller decides how long it may go on."""

@@ -96,7 +96,7 @@ async def test_revoking_wakes_a_landing_that_waits_in_the_middle_of_a_frame() ->
 
 @pytest.mark.contract("H5")
 async def test_a_writer_that_never_connects_is_reported(mocker) -> None:  # type: ignore[no-untyped-def]
-    mocker.patch("tilert_connector.transport.tcp_sink.ATTACH_S", 0.1)
+    mocker.patch("tilert_connector.transport.socket_sink.ATTACH_S", 0.1)
     async with bench("tcp") as one:
         one.grant()
         report = await one.reported()
