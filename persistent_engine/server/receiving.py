@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from tilert_connector import HandoffBusy, HandoffFailed, HandoffTimeout, Held
@@ -34,8 +35,8 @@ class Receiving(Protocol):
     async def committed(self, handoff: str, timeout_s: float) -> Held:
         """Wait for a handoff's state. Raises: HandoffTimeout, HandoffFailed."""
 
-    def release(self, held: Held) -> None:
-        """Give the slot back; idempotent."""
+    def release(self, held: Held, generated: Sequence[int] = ()) -> None:
+        """Give the slot back; idempotent. generated: tokens behind the prompt whose state it holds too."""
 
     async def cancel(self, handoff: str, reason: str) -> bool:
         """End a handoff; whether it was open."""
@@ -57,6 +58,8 @@ class FakeReceiver:
         self._ends: dict[str, asyncio.Future[int]] = {}
         self.held: dict[str, Held] = {}
         self.cancelled: list[str] = []
+        self.kept: dict[str, list[int]] = {}
+        """By handoff, the tokens whose state its slot was given back with."""
 
     def _end(self, handoff: str) -> asyncio.Future[int]:
         return self._ends.setdefault(handoff, asyncio.get_running_loop().create_future())
@@ -89,9 +92,10 @@ class FakeReceiver:
         self.held[handoff] = Held(handoff=handoff, slot=slot, generation=next(self._generations), tokens=tokens)
         return self.held[handoff]
 
-    def release(self, held: Held) -> None:
+    def release(self, held: Held, generated: Sequence[int] = ()) -> None:
         """As `Receiving.release`."""
         if self.held.pop(held.handoff, None) is not None:
+            self.kept[held.handoff] = list(generated)
             self._free.append(held.slot)
 
     async def cancel(self, handoff: str, reason: str) -> bool:

@@ -30,8 +30,7 @@ class Session:
     turn: asyncio.Lock
     started: float = dataclasses.field(default_factory=time.monotonic)
     waited: float = 0.0
-    tokens: int = 0
-    last: int = -1
+    ids: list[int] = dataclasses.field(default_factory=list)
     reason: FinishReason = "cancelled"
     cancel_reason: str = ""
     task: "asyncio.Task[Any] | None" = None
@@ -49,9 +48,15 @@ class Session:
             await asyncio.wait_for(self.over.wait(), timeout_s)
 
     @property
+    def tokens(self) -> int:
+        """How many the engine has given."""
+        return len(self.ids)
+
+    @property
     def stop_reason(self) -> int | None:
         """The stop token id that ended the reply; None at the end of sequence, as vLLM has it."""
-        return self.last if self.reason == "stop" and self.last in self.request.sampling.stop_token_ids else None
+        last = self.ids[-1] if self.ids else -1
+        return last if self.reason == "stop" and last in self.request.sampling.stop_token_ids else None
 
     def timing_ms(self) -> dict[str, float]:
         """Milliseconds spent waiting for state, decoding, in total."""
@@ -66,7 +71,11 @@ class Session:
         try:
             yield held
         finally:
-            self.node.receiver.release(held)
+            self.node.receiver.release(held, self._in_slot())
+
+    def _in_slot(self) -> list[int]:
+        """The tokens behind the prompt whose state the engine has computed: all but the last, which it only chose."""
+        return [self.request.first_token_id, *self.ids[:-1]] if self.ids else []
 
     async def _state(self) -> Held:
         node, rid = self.node, self.request.rid
@@ -104,8 +113,7 @@ class Session:
         try:
             async with self.turn, contextlib.aclosing(self.node.engine.decode(job, self._ended)) as source:
                 async for ids in source:
-                    self.tokens += len(ids)
-                    self.last = ids[-1]
+                    self.ids += ids
                     yield ids
         except EngineBusy as error:
             raise Answer(429, "busy", str(error)) from error

@@ -311,3 +311,24 @@ async def test_what_it_tells_about_itself() -> None:
         status, text = await one.get("/nothing")
         assert (status, msgspec.json.decode(text)["error"]["code"]) == (404, "not_found")
         assert (await one.get("/pd/decode"))[0] == 405
+
+
+@pytest.mark.contract("H12")
+@pytest.mark.parametrize(("most", "kept"), [(1, [7]), (4, 4), (30, None)])
+async def test_the_slot_is_given_back_with_the_tokens_whose_state_it_holds(most: int, kept: Any) -> None:
+    """The first token and all decoded ones but the last; of a request that is cut off, what had come."""
+    async with node(delay_s=0.01) as one:
+        one.receiver.commit("r")
+        body = {"rid": "r", "first_token_id": 7, "max_tokens": most}
+        if kept is None:
+            asking = asyncio.create_task(one.post("/pd/decode", body))
+            await asyncio.sleep(0.1)
+            await one.post("/pd/cancel", {"rid": "r"})
+            await asking
+            await one.idle()
+            assert 0 < len(one.receiver.kept["r"]) < 30
+            return
+        _, reply = await one.post("/pd/decode", body)
+        await one.idle()
+        expected = [7, *reply["token_ids"][:-1]]
+        assert one.receiver.kept["r"] == expected and len(expected) == (kept if isinstance(kept, int) else len(kept))
