@@ -66,7 +66,13 @@ class VllmServer:
 
 
 @contextmanager
-def vllm_server(model: Path, log: Path, *flags: str, connectors: dict[str, Any] | None = None) -> Iterator[VllmServer]:
+def vllm_server(
+    model: Path,
+    log: Path,
+    *flags: str,
+    connectors: dict[str, Any] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator[VllmServer]:
     """Start, wait until it is ready, and end it with everything that it started."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -79,7 +85,7 @@ def vllm_server(model: Path, log: Path, *flags: str, connectors: dict[str, Any] 
     with log.open("wb") as out:
         process = subprocess.Popen(
             command,
-            env={**os.environ, **settings},
+            env={**os.environ, **settings, **(environment or {})},
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
