@@ -29,7 +29,9 @@ from tilert_connector.claim import read_claim
 from tilert_connector.config import read_config
 from tilert_connector.errors import ClaimError, LayoutError, TicketError
 from tilert_connector.layout.probe import Values, check_mla_rotation
+from tilert_connector.logs import share_handlers
 from tilert_connector.sender import Sender
+from tilert_connector.stats import TileRTPromMetrics, TileRTStats
 from tilert_connector.ticket import read_keys
 from tilert_connector.tracker import Opening, Step, Tracker
 
@@ -62,10 +64,12 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
 
     def __init__(self, vllm_config: "VllmConfig", role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config, role, kv_cache_config)
+        share_handlers("tilert_connector", "vllm")
         self._config = read_config(self._kv_transfer_config.kv_connector_extra_config)
         self._keys = read_keys(self._config.ticket_key_file)
         self._tracker = Tracker()
         self._refused: dict[str, str] = {}
+        self._refusals = 0
         self._sender: Sender | None = None
         self._layers: dict[str, int] = {}
 
@@ -87,6 +91,7 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
         except (ClaimError, TicketError) as error:
             logger.warning("request %s is not handed off: %s", request.request_id, error)
             self._refused[request.request_id] = str(error)
+            self._refusals += 1
             return
         if claim is not None:
             self._tracker.claim(
@@ -179,6 +184,24 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         ended = self._sender.take_finished() if self._sender is not None else None
         return ended or None, None
+
+    def get_kv_connector_stats(self) -> TileRTStats | None:
+        if self._sender is not None and (records := self._sender.take_records()):
+            return TileRTStats.of(records, self._sender.rank == 0)
+        if self._refusals:
+            stats, self._refusals = TileRTStats.refused(self._refusals), 0
+            return stats
+        return None
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> TileRTStats:
+        return TileRTStats(data)
+
+    @classmethod
+    def build_prom_metrics(
+        cls, vllm_config: "VllmConfig", metric_types: Any, labelnames: list[str], per_engine_labelvalues: Any
+    ) -> TileRTPromMetrics:
+        return TileRTPromMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     def shutdown(self) -> None:
         if self._sender is not None:

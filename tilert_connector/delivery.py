@@ -40,6 +40,7 @@ class Delivery:
             outgoing.writer = writer
             outgoing.generation = accepted.generation
             outgoing.posted = 0
+            outgoing.course.begin(welcome.transport)
             outgoing.queued = [outgoing.start] * len(outgoing.queued)
             outgoing.frames.clear()
             outgoing.phase = Phase.WRITING
@@ -56,6 +57,7 @@ class Delivery:
             self._queue(outgoing)
             self._post(outgoing, writer)
             writer.progress()
+            outgoing.course.confirmed(writer.completed())
             pending = min(outgoing.queued) < outgoing.tokens or outgoing.frames
             if pending or writer.completed() < outgoing.posted:
                 return False
@@ -90,3 +92,4 @@ class Delivery:
             frame = outgoing.frames.popleft()
             writer.write(frame, self._exporter.pieces(frame, outgoing.blocks))
             outgoing.posted += 1
+            outgoing.course.posted(frame.size)

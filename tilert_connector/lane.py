@@ -15,6 +15,7 @@ import zmq
 
 from tilert_connector.chain import follow
 from tilert_connector.config import ConnectorConfig
+from tilert_connector.course import tell
 from tilert_connector.delivery import Delivery
 from tilert_connector.errors import MessageError, WireError
 from tilert_connector.exporter import Exporter
@@ -143,7 +144,7 @@ class Lane(threading.Thread):
                 outgoing = self._inbox.popleft()
                 twin = self._active.setdefault(outgoing.claim.handoff, outgoing)
                 if twin is not outgoing:
-                    outgoing.end("failed", f"request {twin.request} is handed off under the same id")
+                    self._tell_end(outgoing, "failed", f"request {twin.request} is handed off under the same id")
 
     def _talk(self) -> None:
         """Keep the control connection, and act on what came over it."""
@@ -256,8 +257,11 @@ class Lane(threading.Thread):
 
     def _end(self, outgoing: Outgoing, state: str, reason: str) -> None:
         self._active.pop(outgoing.claim.handoff, None)
-        if outgoing.end(state, reason) and state == "failed":
-            logger.warning("handoff %s of request %s: %s", outgoing.claim.handoff, outgoing.request, reason)
+        self._tell_end(outgoing, state, reason)
+
+    def _tell_end(self, outgoing: Outgoing, state: str, reason: str) -> None:
+        if outgoing.end(state, reason) and outgoing.record is not None:
+            tell(logger, outgoing.record)
 
     def _lose(self, reason: str, withdraw: bool = False) -> None:
         """The session is over, and all that hung on it."""

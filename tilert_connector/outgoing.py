@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilert_connector.chain import Prefix, describe, root
+from tilert_connector.course import Course, Record
 from tilert_connector.tracker import Opening
 from tilert_connector.transport.base import Writer
 from tilert_connector.transport.frame import Frame
@@ -59,7 +60,9 @@ class Outgoing:
         """Token from which it is sent; the decode node holds those before."""
         self.queued = [0] * layers
         self.frames: deque[Frame] = deque()
-        # Set once, by `end`.
+        self.course = Course()
+        # Set once, by `end`, the record first.
+        self.record: Record | None = None
         self.state = ""
         self.reason = ""
 
@@ -78,6 +81,8 @@ class Outgoing:
         """The engine's thread, after a step: the state of prompt tokens [0, available) is there now."""
         with self.gate:
             self.available = available
+            if available == self.tokens:
+                self.course.computed()
 
     def revoke(self) -> None:
         """The engine's thread: the blocks are about to be overwritten. Waits for at most one call that
@@ -94,6 +99,8 @@ class Outgoing:
                 self.writer.close()
             self.frames.clear()
             self.phase = Phase.ENDED
+            claim, course = self.claim, self.course
+            self.record = course.ended(claim.handoff, self.request, state, reason, self.tokens, self.start)
             self.reason, self.state = reason, state
             return True
 
@@ -102,3 +109,4 @@ class Outgoing:
         self.available = 0
         self.blocks = []
         self.saved.clear()
+        self.course.revoked()

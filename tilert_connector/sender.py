@@ -9,6 +9,7 @@ import secrets
 import time
 
 from tilert_connector.config import ConnectorConfig
+from tilert_connector.course import Record, tell
 from tilert_connector.exporter import Exporter
 from tilert_connector.lane import Lane
 from tilert_connector.layout.fingerprint import Fingerprint
@@ -37,7 +38,7 @@ class Sender:
     ) -> None:
         self._config = config
         self._refusal = refusal
-        self._rank = rank
+        self.rank = rank
         self._hello = Hello(instance=secrets.token_hex(8), fingerprint=fingerprint)
         self._exporter = exporter
         self._carriers = carriers
@@ -45,6 +46,7 @@ class Sender:
         self._outgoing: dict[str, Outgoing] = {}
         self._last_chunks: list[Outgoing] = []
         self._finishing: dict[str, Outgoing | None] = {}
+        self._untold: list[Outgoing] = []
 
     def begin(self, step: Step) -> None:
         """Before the step runs: nothing reads preempted blocks once this returns, and offers go out so that
@@ -88,12 +90,20 @@ class Sender:
         for request, outgoing in self._finishing.items():
             # The lane keeps the deadline; the second one here holds even if that thread is lost.
             if outgoing is not None and now > outgoing.deadline + self._config.connect_s:
-                outgoing.end("failed", "deadline passed and the lane did not notice")
+                self._fail(outgoing, "deadline passed and the lane did not notice")
             if outgoing is None or outgoing.state:
                 ended.add(request)
         for request in ended:
             del self._finishing[request]
         return ended
+
+    def take_records(self) -> list[Record]:
+        """Of the handoffs that have ended since the last call."""
+        if not self._untold:
+            return []
+        records = [(outgoing, outgoing.record) for outgoing in self._untold]
+        self._untold = [outgoing for outgoing, record in records if record is None]
+        return [record for _, record in records if record is not None]
 
     def close(self) -> None:
         """Fail what is open and end every lane, within a few seconds."""
@@ -109,13 +119,13 @@ class Sender:
         deadline = time.monotonic() + self._config.handoff_s
         outgoing = Outgoing(opening, deadline, len(self._exporter.layers))
         self._outgoing[opening.request] = outgoing
+        self._untold.append(outgoing)
         outgoing.aborted = outgoing.aborted or self._refusal
         try:
             while not self._lane(outgoing).post(outgoing):
                 continue  # that lane closed just now; the next one is new
         except RuntimeError as error:
-            outgoing.end("failed", str(error))
-            logger.warning("handoff %s: %s", opening.claim.handoff, outgoing.reason)
+            self._fail(outgoing, str(error))
 
     def _lane(self, outgoing: Outgoing) -> Lane:
         """The live lane to the claim's decode node. Raises RuntimeError if there can be none."""
@@ -125,7 +135,7 @@ class Sender:
         if lane is None:
             if len(self._lanes) >= self._config.max_lanes:
                 raise RuntimeError(f"max_lanes: {self._config.max_lanes} decode nodes are written to already")
-            lane = Lane(*key, self._rank, self._hello, self._config, self._exporter, self._carriers)
+            lane = Lane(*key, self.rank, self._hello, self._config, self._exporter, self._carriers)
             lane.start()
             self._lanes[key] = lane
         return lane
@@ -140,6 +150,10 @@ class Sender:
         if not finish.completed and not outgoing.aborted:
             outgoing.aborted = "the request was aborted on the prefill node"
         self._wake(outgoing)
+
+    def _fail(self, outgoing: Outgoing, reason: str) -> None:
+        if outgoing.end("failed", reason) and outgoing.record is not None:
+            tell(logger, outgoing.record)
 
     def _wake(self, outgoing: Outgoing) -> None:
         lane = self._lanes.get((outgoing.claim.host, outgoing.claim.ctrl_port))

@@ -120,6 +120,9 @@ def test_every_hook_that_we_do_not_need_is_the_base_class(vllm: SimpleNamespace)
         "register_kv_caches",
         "handle_preemptions",
         "get_finished",
+        "get_kv_connector_stats",
+        "build_kv_connector_stats",
+        "build_prom_metrics",
         "shutdown",
     } | ({"_abc_impl"} & mine)
     assert vllm.base.supports_hma(vllm.connector.TileRTConnector)

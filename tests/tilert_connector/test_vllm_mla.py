@@ -40,4 +40,10 @@ async def test_the_state_of_every_length(server: VllmServer, model: Path) -> Non
             assert held.tokens == tokens
             assert furthest(node.state(tokens), reference.state(prompt)) < CLOSE, f"{tokens} tokens"
             node.receiver.release(held)
+        size = node.layout.slot_bytes(1)
     await idle(server)
+    assert server.metric("vllm:tilert_handoffs_total") == len(LENGTHS)
+    assert server.metric("vllm:tilert_sent_bytes_total") == sum(LENGTHS) * size
+    assert server.metric("vllm:tilert_commit_seconds_count") == len(LENGTHS)
+    lines = [line for line in server.log.read_text().splitlines() if "handoff=h129 " in line]
+    assert len(lines) == 1 and " end=committed tokens=129 " in lines[0] and " INFO " in lines[0]
