@@ -79,7 +79,8 @@ class Writer(Protocol):
         """Whether `write` may be called now."""
 
     def write(self, frame: Frame, pieces: Sequence[memoryview]) -> None:
-        """Post one frame; `pieces` are its bytes in order and stay referenced until they are sent."""
+        """Post one frame; `pieces` are its bytes in order and stay referenced until they are sent. Raises WireError
+        if the frame cannot be written there; the grant's connection is then of no more use."""
 
     def progress(self) -> None:
         """Move what can be moved. Raises WireError when the grant's connection is of no more use."""

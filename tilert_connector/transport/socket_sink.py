@@ -172,9 +172,7 @@ class SocketSink:
         for other in list(self._admissions.values()):
             if other.grant.slot == grant.slot and other.thread is not None and not other.thread.stopped:
                 other.thread.stop()
-                other.report(
-                    Report(generation=other.grant.generation, landed=False, landed_bytes=0, reason=reason)
-                )
+                other.report(Report(generation=other.grant.generation, landed=False, landed_bytes=0, reason=reason))
 
     def _never_attached(self, generation: int) -> None:
         admission = self._admissions.pop(generation, None)

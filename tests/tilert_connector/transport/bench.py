@@ -21,10 +21,11 @@ from tilert_connector.transport import (
     Grant,
     Report,
     Sink,
-    TcpCarrier,
-    TcpSink,
     Writer,
+    allocate_pages,
     cut_frames,
+    open_carriers,
+    open_sink,
 )
 
 LAYOUT: KvLayout = gqa_layout([0, 1], 4, 2, 8, 16)
@@ -37,19 +38,21 @@ class Bench:
 
     def __init__(self, transport: str) -> None:
         size = LAYOUT.slot_bytes(CAPACITY)
-        self.slots = [np.zeros(size, np.uint8) for _ in range(2)]
+        pages = allocate_pages(2, size)
+        self.slots = [slot.array for slot in pages]
         views = [memoryview(slot.data) for slot in self.slots]
         self.wire = FakeWire()
         self.sink: Sink
         self.carrier: Carrier
+        self.source = np.random.default_rng(1).integers(0, 256, size, np.uint8)
         if transport == "fake":
             self.sink, self.carrier = FakeSink(self.wire, LAYOUT, views, CAPACITY), FakeCarrier(self.wire)
         else:
-            self.sink, self.carrier = TcpSink(LAYOUT, views, CAPACITY, "127.0.0.1"), TcpCarrier()
+            self.sink = open_sink(transport, LAYOUT, pages, CAPACITY, "127.0.0.1")
+            self.carrier = open_carriers(LAYOUT, [self.source])(transport)
         self.reports: list[Report] = []
         self.writers: list[Writer] = []
         self.places: dict[int, bytes] = {}
-        self.source = np.random.default_rng(1).integers(0, 256, size, np.uint8)
 
     def grant(self, generation: int = 1, tokens: int = 40, slot: int = 0) -> Grant:
         """Admitted at once."""
