@@ -5,6 +5,7 @@ Invariant: for a request that is not claimed each hook does and returns what vLL
 Hooks as of vllm/distributed/kv_transfer/kv_connector/v1/base.py, vLLM 0.32.
 """
 
+import contextlib
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from vllm import _custom_ops as ops
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
     KVConnectorMetadata,
@@ -207,6 +209,12 @@ class TileRTConnector(KVConnectorBase_V1, SupportsHMA):
         if self._sender is not None:
             self._sender.close()
             self._sender = None
+
+
+# MultiConnector finds the class of its children's statistics by name among registered connectors, also in the API
+# server's process, which ends with an error where there is none (`MultiConnector.build_kv_connector_stats`).
+with contextlib.suppress(ValueError):  # registered already, by a plugin
+    KVConnectorFactory.register_connector(TileRTConnector.__name__, __name__, TileRTConnector.__name__)
 
 
 def _refusal(request: "Request") -> str:
