@@ -22,26 +22,33 @@ CLOSE = 1e-4
 """Two implementations in float32; values are a few units in size."""
 
 
-def layout_of(model: Path) -> KvLayout:
+def layout_of(model: Path, block: int = BLOCK) -> KvLayout:
     config = json.loads((model / "config.json").read_text())
     layers = list(range(config["num_hidden_layers"]))
     if "kv_lora_rank" in config:
         return mla_layout(layers, 4, config["kv_lora_rank"], config["qk_rope_head_dim"])
-    return gqa_layout(layers, 4, config["num_key_value_heads"], config["head_dim"], BLOCK)
+    return gqa_layout(layers, 4, config["num_key_value_heads"], config["head_dim"], block)
 
 
 class DecodeNode:
-    """One slot, no engine."""
+    """One slot, no engine. block: tokens, of GQA's tiles. By default every byte is sent anew."""
 
-    def __init__(self, model: Path) -> None:
-        self.layout = layout_of(model)
-        self.slot = np.zeros(self.layout.slot_bytes(CAPACITY), np.uint8)
+    def __init__(
+        self,
+        model: Path,
+        block: int = BLOCK,
+        capacity: int = CAPACITY,
+        config: ReceiverConfig = ReceiverConfig(resident=False),  # noqa: B008
+    ) -> None:
+        self.layout = layout_of(model, block)
+        self.capacity = capacity
+        self.slot = np.zeros(self.layout.slot_bytes(capacity), np.uint8)
         self.receiver = Receiver(
-            ReceiverConfig(),
+            config,
             self.layout,
             fingerprint(model, self.layout, weights_dtype="float32", kv_dtype="float32"),
             [memoryview(self.slot.data)],
-            CAPACITY,
+            capacity,
         )
 
     def params(self, handoff: str) -> dict[str, Any]:
@@ -56,7 +63,7 @@ class DecodeNode:
 
     def state(self, tokens: int) -> State:
         """What the slot holds, plane by plane: float32[tokens][width]."""
-        offsets = self.layout.offsets(CAPACITY)
+        offsets = self.layout.offsets(self.capacity)
         planes: State = {}
         for plane, offset in zip(self.layout.planes, offsets, strict=True):
             memory = self.slot[offset:]
@@ -89,8 +96,8 @@ async def idle(server: VllmServer, within: float = 15.0) -> None:
 
 
 @asynccontextmanager
-async def decode_node(model: Path) -> AsyncIterator[DecodeNode]:
-    node = DecodeNode(model)
+async def decode_node(model: Path, block: int = BLOCK, capacity: int = CAPACITY) -> AsyncIterator[DecodeNode]:
+    node = DecodeNode(model, block, capacity)
     await node.receiver.start()
     try:
         yield node
