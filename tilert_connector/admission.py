@@ -6,10 +6,12 @@ handoff only after every writer that was granted it has been stopped; every stat
 
 import asyncio
 import secrets
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
+from tilert_connector.account import Account
 from tilert_connector.authority import Authority
 from tilert_connector.chain import BLOCK, DIGEST, Prefix
 from tilert_connector.errors import NO_SLOT
@@ -53,6 +55,7 @@ class Admission:
         self._tasks: set[asyncio.Task[None]] = set()
         self.open: dict[str, Inbound] = {}
         self.counts: Counter[str] = Counter()
+        self.account = Account()
 
     def find(self, handoff: str) -> Inbound:
         """The handoff's record; a new one if nobody spoke of it before."""
@@ -78,6 +81,7 @@ class Admission:
         inbound.tokens = offer.tokens
         if inbound.state is State.EXPECTED:
             inbound.state = State.WAITING
+            inbound.offered_at = time.monotonic()
             self._set_timer(inbound, self._config.slot_wait_s, NO_SLOT)
             self._queue.append(inbound)
             self._give_slots()
@@ -132,6 +136,7 @@ class Admission:
         told = inbound.state in (State.COMMITTED, State.TAKEN)
         prefix = self._prefix(inbound) if told else None
         self._close_record(inbound, outcome, reason)
+        self.account.ended(inbound)
         if not told:
             for writing in inbound.writings.values():
                 ended = Ended(handoff=inbound.handoff, state=outcome, reason=reason[:2048])
@@ -223,6 +228,8 @@ class Admission:
     def _on_report(self, report: Report) -> None:
         inbound, writing = self._grants.get(report.generation, (None, None))
         self.counts["landed_bytes"] += report.landed_bytes
+        if inbound is not None:
+            inbound.landed_bytes += report.landed_bytes
         if inbound is None or writing is None or inbound.writings.get(writing.offer.rank) is not writing:
             return  # of a round that was started over
         if report.landed:
@@ -237,7 +244,10 @@ class Admission:
         if inbound.state is not State.WRITING or not inbound.complete(self._planes):
             return
         inbound.state = State.COMMITTED
-        self.counts["held_tokens"] += min(writing.start for writing in inbound.writings.values())
+        start = min(writing.start for writing in inbound.writings.values())
+        self.counts["held_tokens"] += start
+        self.counts["resident_hits"] += start > 0
+        self.account.committed(inbound)
         self._set_timer(inbound, self._config.claim_s, "nobody asked for the committed state")
         for writing in inbound.writings.values():
             self._grants.pop(writing.generation, None)

@@ -57,6 +57,9 @@ class Inbound:
         self.writings: dict[int, Writing] = {}
         self.changed = asyncio.Event()
         self.timer: asyncio.TimerHandle | None = None
+        self.offered_at = 0.0
+        """time.monotonic() of the first offer."""
+        self.landed_bytes = 0
         self.outcome = ""
         """Once ended: committed, failed or cancelled."""
         self.reason = ""

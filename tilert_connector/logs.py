@@ -1,6 +1,6 @@
 """Makes our log lines visible in a process whose logging somebody else has set up.
 
-Invariant: a logger that has a handler of its own, or above it, is left as it is.
+Invariant: a logger that was given a handler is left as it is, and no line is written twice.
 """
 
 import logging
@@ -9,13 +9,14 @@ __all__ = ["share_handlers"]
 
 
 def share_handlers(ours: str, theirs: str) -> None:
-    """Let the loggers below `ours` write where those below `theirs` do, at the same level.
+    """Let the loggers below `ours` write where those below `theirs` do, at the same level, if those have handlers.
 
-    vLLM gives handlers to its own loggers alone (vllm/logger.py); the root logger has none, so that of ours only bare
-    warnings would show.
+    vLLM gives handlers to its own loggers alone (vllm/logger.py). The root logger has none, or one that a library has
+    put there, which shows warnings only.
     """
     logger, other = logging.getLogger(ours), logging.getLogger(theirs)
-    if not logger.hasHandlers():
+    if other.handlers and not logger.handlers:
         for handler in other.handlers:
             logger.addHandler(handler)
-        logger.setLevel(other.getEffectiveLevel())
+        logger.setLevel(other.level)
+        logger.propagate = other.propagate

@@ -70,7 +70,7 @@ class Receiver:
             config, len(layout.planes), capacity, self._slots, self._sink, self._control.send, authority
         )
         self._greeted: OrderedDict[bytes, str] = OrderedDict()
-        self._refused = 0
+        self._refused: Counter[str] = Counter()
 
     @property
     def ctrl_port(self) -> int:
@@ -85,6 +85,7 @@ class Receiver:
     async def start(self) -> None:
         """Bind both ports. Raises ConfigError if one cannot be had."""
         await self._sink.start()
+        self._admission.account.transport = self._sink.describe().transport
         try:
             self._control.start()
         except ConfigError:
@@ -151,14 +152,23 @@ class Receiver:
             "open": dict(Counter(one.state.name.lower() for one in self._admission.open.values())),
             "ended": {end: counts[end] for end in ("committed", "failed", "cancelled")},
             "landed_bytes": counts["landed_bytes"],
+            "resident_hits": counts["resident_hits"],
+            "commit_seconds": self._admission.account.commits.plain(),
+            "quarantined": self._quarantined(),
             "slow_drains": counts["slow_drains"],
             "messages": {
-                "refused": self._refused,
+                "refused": self._refused.total(),
+                "refused_by_code": dict(self._refused),
                 "malformed": self._control.malformed,
                 "ignored": counts["ignored"],
             },
             "prefill_instances": sorted(set(self._greeted.values())),
         }
+
+    def _quarantined(self) -> int:
+        """Slots whose handoff has ended while a writer of it is not known to have stopped."""
+        live = {one.generation for one in self._admission.open.values()}
+        return sum(generation not in live for generation in self._slots.holders().values())
 
     def _on_message(self, peer: bytes, message: FromPrefill) -> None:
         match message:
@@ -209,5 +219,5 @@ class Receiver:
             )
 
     def _refuse(self, peer: bytes, refused: Refused) -> None:
-        self._refused += 1
+        self._refused[refused.code] += 1
         self._control.send(peer, refused)

@@ -1,9 +1,10 @@
 """Prometheus metrics of a decode node."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from persistent_engine.server.session import Sessions
@@ -23,14 +24,43 @@ class _Live(Collector):
     def collect(self) -> Iterable[Metric]:
         """Gauges of slots, counters of handoffs."""
         node, status = self._sessions.node, self._sessions.node.receiver.status()
+        yield from self._of_handoffs(status)
         yield GaugeMetricFamily(f"{PREFIX}_slots", "Slots of this node", value=node.config.slots)
         yield GaugeMetricFamily(f"{PREFIX}_sessions", "Requests being served", value=len(self._sessions.open))
         yield GaugeMetricFamily(f"{PREFIX}_healthy", "1 while the engine works", value=float(not node.engine.failure))
-        handoffs = CounterMetricFamily(f"{PREFIX}_handoffs", "Handoffs by their end", labels=["end"])
-        for end, count in status["ended"].items():
-            handoffs.add_metric([end], count)
-        yield handoffs
-        yield CounterMetricFamily(f"{PREFIX}_landed_bytes", "State bytes received", value=status["landed_bytes"])
+
+    def _of_handoffs(self, status: dict[str, Any]) -> Iterable[Metric]:
+        """What `Receiver.status` says."""
+        messages = status.get("messages", {})
+        refused = {**messages.get("refused_by_code", {}), "malformed": messages.get("malformed", 0)}
+        for name, about, label, values in (
+            ("handoffs", "Handoffs by their end", "end", status["ended"]),
+            ("refused_messages", "Messages of prefill nodes that were refused, by code", "code", refused),
+        ):
+            counter = CounterMetricFamily(f"{PREFIX}_{name}", about, labels=[label])
+            for value, count in values.items():
+                counter.add_metric([value], count)
+            yield counter
+        for name, about in (
+            ("landed_bytes", "State bytes received"),
+            ("resident_hits", "Handoffs of which some tokens' state was here already"),
+            ("held_tokens", "Prompt tokens whose state was here already"),
+        ):
+            yield CounterMetricFamily(f"{PREFIX}_{name}", about, value=status.get(name, 0))
+        resident = sum(status.get("resident", {}).values())
+        for name, about, value in (
+            ("slots_held", "Slots in use", len(status["slots_held"])),
+            ("slots_quarantined", "Slots whose writer is not known to have stopped", status.get("quarantined", 0)),
+            ("resident_tokens", "Tokens whose state is kept in free slots", resident),
+        ):
+            yield GaugeMetricFamily(f"{PREFIX}_{name}", about, value=value)
+        if commits := status.get("commit_seconds"):
+            yield HistogramMetricFamily(
+                f"{PREFIX}_commit_seconds",
+                "From the first offer to the commit",
+                buckets=commits["buckets"],
+                sum_value=commits["sum"],
+            )
 
 
 class Metrics:

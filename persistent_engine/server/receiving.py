@@ -112,4 +112,7 @@ class FakeReceiver:
             "slots_held": {str(one.slot): one.handoff for one in self.held.values()},
             "ended": ended,
             "landed_bytes": 0,
+            "resident": {"0": 7},
+            "messages": {"refused": 2, "refused_by_code": {"ticket": 2}, "malformed": 0, "ignored": 0},
+            "commit_seconds": {"buckets": [["1.0", 1], ["+Inf", 1]], "sum": 0.5},
         }

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tilert_connector.pair import pair
 from tilert_connector.config import ConnectorConfig
-from tilert_connector.course import Course, tell
+from tilert_connector.course import Course
 from tilert_connector.logs import share_handlers
 from tilert_connector.tracker import Chunk, Step
 
@@ -78,20 +78,17 @@ async def test_a_failure_is_a_warning_with_its_reason(caplog: pytest.LogCaptureF
 
 
 def test_lines_go_where_the_other_loggers_lines_go_unless_somebody_set_them_up() -> None:
-    host, ours = logging.getLogger("host"), logging.getLogger("guest")
-    handler = logging.NullHandler()
-    root = logging.getLogger()
+    host, guest, own = (logging.getLogger(name) for name in ("host", "guest", "own"))
+    share_handlers("guest", "host")
+    assert guest.handlers == [] and guest.propagate, "the host has no handlers: nothing to share"
+    handler, other = logging.NullHandler(), logging.NullHandler()
     host.addHandler(handler)
     host.setLevel(logging.INFO)
-    before, root.handlers = root.handlers, []
-    try:
+    host.propagate = False
+    own.addHandler(other)
+    for _ in range(2):
         share_handlers("guest", "host")
-        share_handlers("guest", "host")
-        assert ours.handlers == [handler] and logging.getLogger("guest.part").isEnabledFor(logging.INFO)
-        other = logging.getLogger("other")
-        root.handlers = [logging.NullHandler()]
-        share_handlers("other", "host")
-        assert other.handlers == []
-        tell(other, Course().ended("h", "r", "failed", "why", 1, 0))
-    finally:
-        root.handlers = before
+        share_handlers("own", "host")
+    assert guest.handlers == [handler] and not guest.propagate
+    assert logging.getLogger("guest.part").isEnabledFor(logging.INFO)
+    assert own.handlers == [other]

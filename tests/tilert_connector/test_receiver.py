@@ -315,3 +315,27 @@ async def test_a_taken_control_port_is_named_and_leaves_nothing_open() -> None:
         other = Receiver(taken, LAYOUT, fingerprint(), [slot], CAPACITY)
         with pytest.raises(ConfigError, match="ctrl_port: cannot listen"):
             await other.start()
+
+
+async def test_what_happened_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "tilert_connector.account")
+    async with node(slots=2) as one:
+        peer = one.peer()
+        refused = await peer.offer("early")
+        assert isinstance(refused, Refused) and refused.code == "hello"
+        await peer.greet()
+        accepted = await peer.offer("h")
+        assert isinstance(accepted, Accepted)
+        one.write(accepted, 8)
+        await peer.say(Done(handoff="h", rank=0, generation=accepted.generation))
+        assert await peer.hear() == Ended(handoff="h", state="committed")
+        assert isinstance(await peer.offer("g"), Accepted)
+        await peer.say(Withdraw(handoff="g", rank=0, reason="r"))
+        assert isinstance(await peer.hear(), Ended)
+        status = one.receiver.status()
+    assert status["messages"]["refused_by_code"] == {"hello": 1} and status["quarantined"] == 0
+    assert status["commit_seconds"]["buckets"][-1] == ["+Inf", 1] and status["commit_seconds"]["sum"] > 0
+    first, second, *_ = [(line.levelname, line.getMessage()) for line in caplog.records]
+    size = LAYOUT.slot_bytes(8)
+    assert first[0] == "INFO" and f"handoff=h end=committed tokens=8 held=0 bytes={size} transport=fake" in first[1]
+    assert second[0] == "WARNING" and "handoff=g end=failed" in second[1] and "reason=withdrawn" in second[1]

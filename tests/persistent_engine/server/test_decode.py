@@ -308,6 +308,10 @@ async def test_what_it_tells_about_itself() -> None:
         text = (await one.get("/metrics"))[1]
         assert 'speedtier_decode_requests_total{end="length"} 1.0' in text
         assert "speedtier_decode_tokens_total 5.0" in text
+        assert "speedtier_decode_slots_held 0.0" in text and "speedtier_decode_slots_quarantined 0.0" in text
+        assert 'speedtier_decode_refused_messages_total{code="ticket"} 2.0' in text
+        assert "speedtier_decode_resident_tokens 7.0" in text
+        assert 'speedtier_decode_commit_seconds_bucket{le="+Inf"} 1.0' in text
         status, text = await one.get("/nothing")
         assert (status, msgspec.json.decode(text)["error"]["code"]) == (404, "not_found")
         assert (await one.get("/pd/decode"))[0] == 405
