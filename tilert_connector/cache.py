@@ -20,7 +20,7 @@ from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.layout.probe import Values, check_gqa_block
 from tilert_connector.paged import PagedLayer, Sources, gqa_sources, head_owner, mla_sources
 from tilert_connector.sender import Sender
-from tilert_connector.transport.choose import make_carriers
+from tilert_connector.transport.choose import open_carriers
 
 __all__ = ["CacheFacts", "WriteBlock", "layer_index", "open_sender", "refusing_sender"]
 
@@ -73,7 +73,7 @@ def open_sender(facts: CacheFacts, config: ConnectorConfig, caches: Mapping[str,
         overrides=facts.overrides,
     )
     exporter = Exporter(layout, facts.block_size, sources)
-    return Sender(config, facts.tensor_rank, print_of_us, exporter, make_carriers())
+    return Sender(config, facts.tensor_rank, print_of_us, exporter, open_carriers(layout, exporter.memories))
 
 
 def refusing_sender(config: ConnectorConfig, rank: int, reason: str) -> Sender:
@@ -84,7 +84,7 @@ def refusing_sender(config: ConnectorConfig, rank: int, reason: str) -> Sender:
     blank = dict.fromkeys(Fingerprint.__struct_fields__, "")
     nothing: Any = {**blank, "protocol": PROTOCOL, "family": "none", "block_size": 0}
     exporter = Exporter(KvLayout("mla", ()), 1, {})
-    return Sender(config, rank, Fingerprint(**nothing), exporter, make_carriers(), refusal=reason)
+    return Sender(config, rank, Fingerprint(**nothing), exporter, open_carriers(exporter.layout, []), refusal=reason)
 
 
 def _sources(facts: CacheFacts, layers: Mapping[int, PagedLayer], item: int) -> tuple[KvLayout, Sources]:

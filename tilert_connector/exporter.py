@@ -50,6 +50,11 @@ class Exporter:
         """Ranges of plane indices of layers [first, last), counted in the order of `layers`."""
         return _ranges(sorted(index for planes in self.layers[first:last] for index in planes))
 
+    @property
+    def memories(self) -> list[Bytes]:
+        """The distinct memories, uint8[n], that pieces are views of."""
+        return list({id(source.memory): source.memory for source, _ in self._sources.values()}.values())
+
     def pieces(self, frame: Frame, blocks: Sequence[int]) -> list[memoryview]:
         """The frame's bytes, in wire order. blocks: the request's block ids from token 0 on."""
         pieces: list[memoryview] = []

@@ -1,6 +1,6 @@
 """Where a decode node listens for handoffs, and how long each of their states may last."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,6 +13,10 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     host: Annotated[str, msgspec.Meta(description="Address to listen on for handoffs.")] = "127.0.0.1"
     ctrl_port: Annotated[int, msgspec.Meta(ge=0, lt=65536, description="Control port; 0 takes a free one.")] = 0
     data_port: Annotated[int, msgspec.Meta(ge=0, lt=65536, description="Data port; 0 takes a free one.")] = 0
+    transport: Annotated[
+        Literal["tcp", "shm", "nixl", "mooncake"],
+        msgspec.Meta(description="How state travels; shm: from prefill nodes on this host alone."),
+    ] = "tcp"
     handoff_s: Annotated[float, msgspec.Meta(gt=0, le=86400, description="Seconds from acceptance to commit.")] = 300.0
     slot_wait_s: Annotated[
         float, msgspec.Meta(gt=0, le=86400, description="Seconds that an offer may wait for a free slot.")

@@ -20,8 +20,9 @@ from persistent_engine.server.receiving import Receiving
 from tilert_connector import Receiver
 from tilert_connector.layout import KvLayout, gqa_layout, mla_layout
 from tilert_connector.layout.fingerprint import Fingerprint, fingerprint
+from tilert_connector.transport import Slot, TestedSink, allocate_slots, open_sink
 
-__all__ = ["BoundModel", "DecodeNode", "bind_model", "layout_of", "open_node", "zeroed_slots"]
+__all__ = ["BoundModel", "DecodeNode", "bind_model", "layout_of", "open_node"]
 
 BYTES_WORTH_A_WORKER = 8 << 20
 """Weights that make another worker worth its waiting: below, one core reads them from its caches."""
@@ -64,15 +65,6 @@ def layout_of(facts: ModelFacts, dtype: Dtype, block_size: int) -> KvLayout:
     return gqa_layout(range(facts.layers), dtype.item, attention.kv_heads, attention.head_dim, block_size)
 
 
-def zeroed_slots(count: int, size: int) -> list[np.ndarray]:
-    """`count` slots of `size` bytes on cache-line boundaries."""
-    slots = []
-    for _ in range(count):
-        raw = np.zeros(size + 64, np.uint8)
-        slots.append(raw[-raw.ctypes.data % 64 :][:size])
-    return slots
-
-
 def _plan(config: DecodeConfig, facts: ModelFacts, dtype: Dtype, capacity: int) -> Plan:
     def compiled(workers: int) -> Plan:
         return compile_plan(
@@ -101,8 +93,13 @@ class BoundModel:
     facts: ModelFacts
     layout: KvLayout
     binding: Binding
-    slots: list[np.ndarray]
+    memory: list[Slot]
     room: int
+
+    @property
+    def slots(self) -> list[np.ndarray]:
+        """What the engine reads: uint8 arrays."""
+        return [slot.array for slot in self.memory]
 
 
 def bind_model(config: DecodeConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> BoundModel:
@@ -117,10 +114,10 @@ def bind_model(config: DecodeConfig, progress: Callable[[int, int], None] = lamb
         Path(config.plan).write_bytes(encode(plan))
     layout = layout_of(facts, dtype, config.block_size)
     room = plan.manifest.capacity
-    slots = zeroed_slots(config.slots, layout.slot_bytes(room))
+    memory = allocate_slots(config.receiver.transport, config.slots, layout.slot_bytes(room))
     planes = {plane.name: start for plane, start in zip(layout.planes, layout.offsets(room), strict=True)}
     binding = allocate(plan, load_weights(plan, directory, progress), planes)
-    return BoundModel(facts, layout, binding, slots, room)
+    return BoundModel(facts, layout, binding, memory, room)
 
 
 def open_node(config: DecodeConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> DecodeNode:
@@ -128,5 +125,8 @@ def open_node(config: DecodeConfig, progress: Callable[[int, int], None] = lambd
     bound = bind_model(config, progress)
     dtype = bound.facts.dtype
     mark = fingerprint(config.model, bound.layout, weights_dtype=dtype, kv_dtype=dtype, revision=config.revision)
-    receiver = Receiver(config.receiver, bound.layout, mark, [slot.data for slot in bound.slots], bound.room)
-    return DecodeNode(config, bound.facts, receiver, CpuEngine(bound.binding, bound.slots, config.hang_s), mark)
+    slots, layout, room, receiving = bound.slots, bound.layout, bound.room, config.receiver
+    sink = open_sink(receiving.transport, layout, bound.memory, room, receiving.host, receiving.data_port)
+    tested = TestedSink(sink, layout, slots[0], room)
+    receiver = Receiver(receiving, layout, mark, [slot.data for slot in slots], room, tested)
+    return DecodeNode(config, bound.facts, receiver, CpuEngine(bound.binding, slots, config.hang_s), mark)

@@ -14,7 +14,8 @@ from persistent_engine.models import ModelFacts, load_weights, read_facts
 from persistent_engine.plan import Dtype, Plan
 from persistent_engine.runtime import Binding, Job, Sampling, allocate
 from persistent_engine.runtime.cpu import CpuEngine
-from persistent_engine.server.node import layout_of, zeroed_slots
+from persistent_engine.server.node import layout_of
+from tilert_connector.transport import allocate_slots
 
 TILE = 32
 
@@ -63,7 +64,7 @@ def build(
     )
     layout = layout_of(facts, Dtype.BF16 if dtype == "bfloat16" else Dtype.F32, TILE)
     room = plan.manifest.capacity
-    memory = zeroed_slots(slots, layout.slot_bytes(room))
+    memory = [slot.array for slot in allocate_slots("tcp", slots, layout.slot_bytes(room))]
     planes = {plane.name: start for plane, start in zip(layout.planes, layout.offsets(room), strict=True)}
     return Rig(directory, facts, plan, allocate(plan, load_weights(plan, directory), planes), memory)
 

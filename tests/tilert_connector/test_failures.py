@@ -63,7 +63,7 @@ async def test_a_fingerprint_that_differs_is_named_on_both_sides(caplog: pytest.
         old = both.senders[0]
         await asyncio.to_thread(old.close)
         other = fingerprint(weights="mine")
-        both.senders[0] = Sender(QUICK, 0, other, both.model.exporter, make_carriers())
+        both.senders[0] = Sender(QUICK, 0, other, both.model.exporter, make_carriers({}))
         both.prefill("r", 32, [0, 1])
         words = "fingerprint differs in weights: decode node has 'w', prefill node has 'mine'"
         with pytest.raises(HandoffFailed, match=words):

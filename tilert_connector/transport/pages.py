@@ -15,13 +15,14 @@ import os
 import secrets
 import threading
 import weakref
+from typing import Protocol
 
 import numpy as np
 
 from speedtier.errors import ConfigError
 from tilert_connector.layout.views import Bytes
 
-__all__ = ["SlotPages", "allocate_pages"]
+__all__ = ["HeapSlot", "Slot", "SlotPages"]
 
 MAP_FIXED, MAP_NORESERVE, MAP_POPULATE = 0x10, 0x4000, 0x8000
 PROTECTION = mmap.PROT_READ | mmap.PROT_WRITE
@@ -40,6 +41,14 @@ def _map(address: int | None, size: int, flags: int, descriptor: int = -1) -> in
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
     return int(got)
+
+
+class Slot(Protocol):
+    """A slot's memory."""
+
+    @property
+    def array(self) -> Bytes:
+        """uint8[size], at the same address for life."""
 
 
 class SlotPages:
@@ -107,6 +116,9 @@ def _close(files: list[int]) -> None:
         os.close(files.pop())
 
 
-def allocate_pages(count: int, size: int) -> list[SlotPages]:
-    """`count` slots of `size` bytes. Raises ConfigError."""
-    return [SlotPages(size) for _ in range(count)]
+class HeapSlot:
+    """`size` zeroed bytes on a cache-line boundary, for transports that land every byte themselves."""
+
+    def __init__(self, size: int) -> None:
+        raw = np.zeros(size + 64, np.uint8)
+        self.array: Bytes = raw[-raw.ctypes.data % 64 :][:size]

@@ -29,7 +29,7 @@ class SlotMap:
         planes = self._layout.planes[frame.plane_first : frame.plane_last]
         size = (frame.last - frame.first) * sum(plane.token_bytes for plane in planes)
         inside = 0 <= frame.first < frame.last <= self._capacity
-        if not inside or len(planes) != frame.plane_last - frame.plane_first:
+        if not inside or not planes or len(planes) != frame.plane_last - frame.plane_first:
             raise WireError(f"{frame} leaves the slot")
         if not size == frame.size == sum(piece.nbytes for piece in pieces):
             raise WireError(f"{frame} has {size} bytes, its pieces {sum(piece.nbytes for piece in pieces)}")

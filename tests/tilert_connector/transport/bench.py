@@ -1,12 +1,15 @@
 """One sink and one writer of a back end, driven by hand."""
 
 import asyncio
+import functools
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from tilert_connector.errors import WireError
@@ -21,16 +24,63 @@ from tilert_connector.transport import (
     Grant,
     Report,
     Sink,
+    SlotPages,
     Writer,
-    allocate_pages,
     cut_frames,
     open_carriers,
     open_sink,
 )
+from tilert_connector.transport.engine import Engine, EngineMissing
+from tilert_connector.transport.engine_carrier import EngineCarrier
+from tilert_connector.transport.engine_sink import EngineSink
+from tilert_connector.transport.mooncake_engine import MooncakeEngine
+from tilert_connector.transport.nixl_engine import NixlEngine
 
 LAYOUT: KvLayout = gqa_layout([0, 1], 4, 2, 8, 16)
 CAPACITY = 64
 PLANES = ((0, len(LAYOUT.planes)),)
+
+
+class KeptEngine:
+    """Outlives the sinks and carriers that use it, one after another: making one takes up to a second."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._addresses: set[int] = set()
+        self.patience_s = min(engine.patience_s, 2.0)
+        self.name, self.meet, self.write, self.poll = engine.name, engine.meet, engine.write, engine.poll
+
+    def register(self, address: int, size: int) -> None:
+        self._engine.register(address, size)
+        self._addresses.add(address)
+
+    def forget(self, address: int) -> None:
+        self._addresses.discard(address)
+        self._engine.forget(address)
+
+    def close(self) -> None:
+        for address in list(self._addresses):
+            self.forget(address)
+
+
+ENGINES: dict[str, Callable[[], Engine]] = {"nixl": NixlEngine, "mooncake": lambda: MooncakeEngine("127.0.0.1")}
+
+
+@functools.cache
+def _made(transport: str, end: str) -> KeptEngine | str:
+    os.environ.setdefault("UCX_NET_DEVICES", "lo")
+    try:
+        return KeptEngine(ENGINES[transport]())
+    except EngineMissing as error:
+        return str(error)
+
+
+def engine(transport: str, end: str) -> KeptEngine:
+    """This process's engine for one end of all its tests; skips the test, with the reason, where there is none."""
+    made = _made(transport, end)
+    if isinstance(made, str):
+        pytest.skip(made)
+    return made
 
 
 class Bench:
@@ -38,7 +88,7 @@ class Bench:
 
     def __init__(self, transport: str) -> None:
         size = LAYOUT.slot_bytes(CAPACITY)
-        pages = allocate_pages(2, size)
+        pages = [SlotPages(size) for _ in range(2)]
         self.slots = [slot.array for slot in pages]
         views = [memoryview(slot.data) for slot in self.slots]
         self.wire = FakeWire()
@@ -47,6 +97,10 @@ class Bench:
         self.source = np.random.default_rng(1).integers(0, 256, size, np.uint8)
         if transport == "fake":
             self.sink, self.carrier = FakeSink(self.wire, LAYOUT, views, CAPACITY), FakeCarrier(self.wire)
+        elif transport in ENGINES:
+            far, near = engine(transport, "sink"), engine(transport, "carrier")
+            self.sink = EngineSink(transport, lambda: far, LAYOUT, pages, CAPACITY, "127.0.0.1")
+            self.carrier = EngineCarrier(lambda: near, LAYOUT, [self.source])
         else:
             self.sink = open_sink(transport, LAYOUT, pages, CAPACITY, "127.0.0.1")
             self.carrier = open_carriers(LAYOUT, [self.source])(transport)
@@ -141,4 +195,5 @@ async def bench(transport: str) -> AsyncIterator[Bench]:
     finally:
         for writer in made.writers:
             writer.close()
+        made.carrier.close()
         await made.sink.close()

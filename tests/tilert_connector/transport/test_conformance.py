@@ -12,7 +12,7 @@ from tilert_connector.transport import Frame
 
 IN_PLACE = ("shm", "nixl", "mooncake")
 
-pytestmark = pytest.mark.parametrize("transport", ["fake", "shm", "tcp"])
+pytestmark = pytest.mark.parametrize("transport", ["fake", "shm", "tcp", "nixl", "mooncake"])
 
 
 @pytest.mark.contract("H2")
@@ -145,6 +145,7 @@ async def test_a_writer_hears_that_the_sink_has_gone(transport: str) -> None:
         late = one.carrier.open(one.sink.describe(), 1, bytes(16), b"")
         with contextlib.closing(late):
             await one.drive(late, late.room)
+    one.carrier.close()
 
 
 async def test_two_grants_do_not_see_each_other(transport: str) -> None:
