@@ -3,9 +3,11 @@
 The state of (layer, plane, token) is a fixed pseudo-random pattern, so that any byte out of place shows.
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilert_connector.exporter import Exporter
 from tilert_connector.layout import Fingerprint, KvLayout, Plane
@@ -33,6 +35,11 @@ def fingerprint(**changes: object) -> Fingerprint:
         "settings": "s",
     }
     return Fingerprint(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@functools.cache
+def _value(width: int, plane: int, token: int, seed: int) -> Bytes:
+    return np.random.default_rng((seed, plane, token)).integers(0, 256, width, np.uint8)
 
 
 class PagedModel:
@@ -66,9 +73,7 @@ class PagedModel:
 
     def value(self, plane: int, token: int, seed: int) -> Bytes:
         """The bytes of one token in one plane."""
-        width = self.layout.planes[plane].token_bytes
-        rng = np.random.default_rng((seed, plane, token))
-        return rng.integers(0, 256, width, np.uint8)
+        return _value(self.layout.planes[plane].token_bytes, plane, token, seed)
 
     def prefill(self, blocks: Sequence[int], first: int, last: int, seed: int = 0) -> None:
         """Write the state of tokens [first, last) of a prompt that has these blocks."""
@@ -84,6 +89,14 @@ class PagedModel:
         for source in self._sources.values():
             for block in blocks:
                 source.memory[block * source.stride : (block + 1) * source.stride] = 0xEE
+
+    def touched(self, tokens: int, capacity: int) -> NDArray[np.bool_]:
+        """Which bytes of a slot the state of that many tokens has."""
+        slot = np.zeros(self.layout.slot_bytes(capacity), np.uint8)
+        for offset, plane in zip(self.layout.offsets(capacity), self.layout.planes, strict=True):
+            for start, length in plane.spans(0, tokens):
+                slot[offset + start : offset + start + length] = 1
+        return slot.astype(bool)
 
     def expected(self, tokens: int, capacity: int, seed: int = 0) -> Bytes:
         """A slot as it must be, zero where nothing lands."""

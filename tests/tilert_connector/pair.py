@@ -11,6 +11,7 @@ from tests.tilert_connector.paged_model import PagedModel, fingerprint
 from tilert_connector import Receiver, ReceiverConfig
 from tilert_connector.claim import Claim
 from tilert_connector.config import ConnectorConfig
+from tilert_connector.layout import Fingerprint
 from tilert_connector.layout.views import Bytes
 from tilert_connector.sender import Sender
 from tilert_connector.tracker import Chunk, Finish, Opening, Step
@@ -29,6 +30,7 @@ class Pair:
         slots: int,
         receiver: ReceiverConfig,
         sender: ConnectorConfig,
+        mark: Fingerprint,
     ) -> None:
         self.model = model
         self.slots = [np.zeros(model.layout.slot_bytes(CAPACITY), np.uint8) for _ in range(slots)]
@@ -38,10 +40,8 @@ class Pair:
         carriers = make_carriers({"tcp": TcpCarrier, "fake": lambda: FakeCarrier(self.wire)})
         if transport == "fake":
             sink = FakeSink(self.wire, model.layout, views, CAPACITY)
-        self.receiver = Receiver(receiver, model.layout, fingerprint(), views, CAPACITY, sink)
-        self.senders = [
-            Sender(sender, rank, fingerprint(), exporter, carriers) for rank, exporter in enumerate(model.exporters)
-        ]
+        self.receiver = Receiver(receiver, model.layout, mark, views, CAPACITY, sink)
+        self.senders = [Sender(sender, rank, mark, exporter, carriers) for rank, exporter in enumerate(model.exporters)]
 
     def claim(self, handoff: str) -> Claim:
         return Claim(host="127.0.0.1", ctrl_port=self.receiver.ctrl_port, handoff=handoff)
@@ -101,12 +101,13 @@ async def pair(
     ranks: int = 1,
     receiver: ReceiverConfig | None = None,
     sender: ConnectorConfig | None = None,
+    mark: Fingerprint | None = None,
 ) -> AsyncIterator[Pair]:
     model = PagedModel(family, block_size, blocks=64, ranks=ranks)
     receiver = receiver or ReceiverConfig()
     # Small frames, so that even these small states take many.
     sender = sender or ConnectorConfig(frame_bytes=4096)
-    both = Pair(model, transport, slots, receiver, sender)
+    both = Pair(model, transport, slots, receiver, sender, mark or fingerprint())
     await both.receiver.start()
     try:
         yield both

@@ -6,6 +6,7 @@ from tilert_connector.transport.engine import Engine, EngineMissing, Transfer
 from tilert_connector.transport.engine_carrier import EngineCarrier
 from tilert_connector.transport.engine_sink import EngineSink
 from tilert_connector.transport.fake import FakeCarrier, FakeSink, FakeWire, Fault
+from tilert_connector.transport.faulty import FaultyCarriers
 from tilert_connector.transport.frame import Frame, cut_frames
 from tilert_connector.transport.pages import HeapSlot, Slot, SlotPages
 from tilert_connector.transport.self_test import Measured, Pattern, pattern_tokens, self_test, write_pattern
@@ -28,6 +29,7 @@ __all__ = [
     "FakeSink",
     "FakeWire",
     "Fault",
+    "FaultyCarriers",
     "Frame",
     "Grant",
     "HeapSlot",
