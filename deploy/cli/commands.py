@@ -87,4 +87,11 @@ COMMANDS = (
         "FidelityBenchConfig",
         "fidelity",
     ),
+    Command(
+        ("bench", "handoff"),
+        "Measure how fast attention state moves between two processes, against memcpy and plain sockets.",
+        "deploy.bench.handoff",
+        "HandoffBenchConfig",
+        "handoff",
+    ),
 )
