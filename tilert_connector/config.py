@@ -43,6 +43,13 @@ class ConnectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ticket_key_file: Annotated[
         str, msgspec.Meta(description="File with the router's ticket keys; claims without its ticket are then refused.")
     ] = ""
+    curve_key_file: Annotated[
+        str, msgspec.Meta(description="This node's secret CURVE certificate; decode nodes must then speak CURVE.")
+    ] = ""
+    curve_server: Annotated[
+        str,
+        msgspec.Meta(description="Public CURVE certificate of all decode nodes, or a directory of HOST_PORT.key."),
+    ] = ""
     weights: Annotated[
         str, msgspec.Meta(description="Name for the weights, instead of a digest of the checkpoint's files.")
     ] = ""

@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import zmq
 import zmq.asyncio
+from zmq.auth.asyncio import AsyncioAuthenticator
 
 from speedtier.errors import ConfigError
+from tilert_connector.curve import ServerCurve
 from tilert_connector.errors import MessageError
 from tilert_connector.protocol import (
     MAX_MESSAGE_BYTES,
@@ -37,11 +39,19 @@ def tcp_address(host: str, port: int | str) -> str:
 class ControlSocket:
     """A ZeroMQ ROUTER; `on_message(peer, message)` is called on the loop for each message."""
 
-    def __init__(self, host: str, port: int, on_message: Callable[[bytes, FromPrefill], None]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        on_message: Callable[[bytes, FromPrefill], None],
+        curve: ServerCurve | None = None,
+    ) -> None:
         self.port = port
         self.malformed = 0
         self._host = host
         self._on_message = on_message
+        self._curve = curve
+        self._guard: AsyncioAuthenticator | None = None
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -54,12 +64,16 @@ class ControlSocket:
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        if self._curve is not None:
+            self._guard = self._curve.guard(self._context)
+            self._curve.apply(self._socket)
         if ":" in self._host:
             self._socket.setsockopt(zmq.IPV6, 1)
         try:
             self._socket.bind(tcp_address(self._host, self.port or "*"))
         except zmq.ZMQError as error:
             self._socket.close()
+            self._stop_guard()
             self._context.term()
             self._socket = None
             raise ConfigError(f"ctrl_port: cannot listen on {self._host}:{self.port}: {error}") from error
@@ -82,8 +96,14 @@ class ControlSocket:
         if self._socket is not None:
             self._socket.close(linger=200)
             self._socket = None
+        self._stop_guard()
         if self._context is not None:
             await asyncio.to_thread(self._context.term)
+
+    def _stop_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.stop()
+            self._guard = None
 
     async def _read(self, socket: zmq.asyncio.Socket) -> None:
         while True:

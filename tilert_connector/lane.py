@@ -16,6 +16,7 @@ import zmq
 from tilert_connector.chain import follow
 from tilert_connector.config import ConnectorConfig
 from tilert_connector.course import tell
+from tilert_connector.curve import ClientCurve
 from tilert_connector.delivery import Delivery
 from tilert_connector.errors import MessageError, WireError
 from tilert_connector.exporter import Exporter
@@ -53,6 +54,7 @@ class Lane(threading.Thread):
         config: ConnectorConfig,
         exporter: Exporter,
         carriers: Carriers,
+        curve: ClientCurve | None = None,
     ) -> None:
         super().__init__(name=f"lane-{host}:{port}", daemon=True)
         self._host, self._port, self._rank, self._hello = host, port, rank, hello
@@ -68,6 +70,7 @@ class Lane(threading.Thread):
         self._ear.setblocking(False)
         self._bell.setblocking(False)
         self._active: dict[str, Outgoing] = {}
+        self._curve = curve
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._session: Session | None = None
         self._ready: set[object] = set()
@@ -152,7 +155,8 @@ class Lane(threading.Thread):
             if not self._active:
                 return
             address = resolve(self._host, self._config.networks)
-            self._session = Session(self._context, address, self._port, self._hello)
+            curve, name = self._curve, self._host
+            self._session = Session(self._context, address, self._port, self._hello, curve, name)
         if self._ready & {self._session.socket, self._session.monitor}:
             for message in self._session.receive():
                 self._on_message(message)

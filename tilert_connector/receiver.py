@@ -17,6 +17,7 @@ from speedtier.errors import ConfigError
 from tilert_connector.admission import Admission
 from tilert_connector.authority import Authority
 from tilert_connector.control import ControlSocket
+from tilert_connector.curve import read_server
 from tilert_connector.errors import NO_SLOT, HandoffBusy, HandoffFailed, HandoffTimeout
 from tilert_connector.inbound import State
 from tilert_connector.layout.fingerprint import Fingerprint, difference
@@ -61,7 +62,8 @@ class Receiver:
         self._capacity = capacity
         self._slots = Slots(len(slots))
         self._sink = sink or TcpSink(layout, slots, capacity, config.host, config.data_port)
-        self._control = ControlSocket(config.host, config.ctrl_port, self._on_message)
+        curve = read_server(config.curve_key_file, config.curve_clients)
+        self._control = ControlSocket(config.host, config.ctrl_port, self._on_message, curve)
         self.instance = secrets.token_hex(8)
         """What this receiver calls itself; tickets name it."""
         keep_s = config.slot_wait_s + config.handoff_s

@@ -30,6 +30,12 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ticket_key_file: Annotated[
         str, msgspec.Meta(description="File with the router's ticket keys; offers without its ticket are then refused.")
     ] = ""
+    curve_key_file: Annotated[
+        str, msgspec.Meta(description="This node's secret CURVE certificate; the control port then speaks CURVE only.")
+    ] = ""
+    curve_clients: Annotated[
+        str, msgspec.Meta(description="Directory with the public CURVE certificates of prefill nodes that are let in.")
+    ] = ""
     max_handoffs: Annotated[
         int, msgspec.Meta(ge=1, description="Handoffs that may be open at a time; more are refused.")
     ] = 256

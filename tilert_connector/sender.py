@@ -10,6 +10,7 @@ import time
 
 from tilert_connector.config import ConnectorConfig
 from tilert_connector.course import Record, tell
+from tilert_connector.curve import read_client
 from tilert_connector.exporter import Exporter
 from tilert_connector.lane import Lane
 from tilert_connector.layout.fingerprint import Fingerprint
@@ -42,6 +43,7 @@ class Sender:
         self._hello = Hello(instance=secrets.token_hex(8), fingerprint=fingerprint)
         self._exporter = exporter
         self._carriers = carriers
+        self._curve = read_client(config.curve_key_file, config.curve_server)
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._outgoing: dict[str, Outgoing] = {}
         self._last_chunks: list[Outgoing] = []
@@ -135,7 +137,7 @@ class Sender:
         if lane is None:
             if len(self._lanes) >= self._config.max_lanes:
                 raise RuntimeError(f"max_lanes: {self._config.max_lanes} decode nodes are written to already")
-            lane = Lane(*key, self.rank, self._hello, self._config, self._exporter, self._carriers)
+            lane = Lane(*key, self.rank, self._hello, self._config, self._exporter, self._carriers, self._curve)
             lane.start()
             self._lanes[key] = lane
         return lane

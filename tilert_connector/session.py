@@ -13,6 +13,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from tilert_connector.control import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, tcp_address
+from tilert_connector.curve import ClientCurve, refused
 from tilert_connector.errors import MessageError, WireError
 from tilert_connector.protocol import (
     MAX_MESSAGE_BYTES,
@@ -55,11 +56,24 @@ def resolve(host: str, networks: Sequence[str]) -> str:
 
 
 class Session:
-    """Connects at once and sends the hello. All methods belong to the lane's thread; none blocks."""
+    """Connects at once and sends the hello. All methods belong to the lane's thread; none blocks.
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], host: str, port: int, hello: Hello) -> None:
+    host: an address. name: the host as the claim has it, by which `curve` finds the decode node's key.
+    Raises WireError.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        host: str,
+        port: int,
+        hello: Hello,
+        curve: ClientCurve | None = None,
+        name: str = "",
+    ) -> None:
         self.host = host
         self.port = port
+        self._curve = curve
         self.welcome: Welcome | None = None
         self.started = time.monotonic()
         self.socket = context.socket(zmq.DEALER)
@@ -67,6 +81,12 @@ class Session:
         self.socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
         self.socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         self.socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        if curve is not None:
+            try:
+                curve.apply(self.socket, name or host, port)
+            except WireError:
+                self.socket.close(linger=0)
+                raise
         if ":" in host:
             self.socket.setsockopt(zmq.IPV6, 1)
         self.monitor = self.socket.get_monitor_socket(CANNOT | LOST)
@@ -104,6 +124,8 @@ class Session:
     def _check(self) -> None:
         while self.monitor.poll(0):
             event = recv_monitor_message(self.monitor, zmq.NOBLOCK)["event"]
+            if why := refused(event, self._curve):
+                raise WireError(f"decode node {self.host}:{self.port}: {why}")
             if event & LOST:
                 raise WireError(f"decode node {self.host}:{self.port}: control connection lost")
             raise WireError(f"decode node {self.host}:{self.port} is unreachable")

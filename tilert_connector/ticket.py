@@ -11,16 +11,15 @@ everywhere, then moving it first, then removing the old one.
 import base64
 import binascii
 import hmac
-import stat
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 
 from speedtier.errors import ConfigError
 from tilert_connector.errors import TicketError
+from tilert_connector.secret import check_private
 
 __all__ = ["SKEW_S", "Ticket", "check", "node_name", "read_keys", "sign"]
 
@@ -59,16 +58,11 @@ def read_keys(path: str) -> tuple[bytes, ...]:
     """
     if not path:
         return ()
-    file = Path(path)
     try:
-        mode = stat.S_IMODE(file.stat().st_mode)
-        lines = [line.strip() for line in file.read_text(encoding="ascii").splitlines()]
+        text = check_private("ticket_key_file", path).read_text(encoding="ascii")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"ticket_key_file: {path}: cannot be read: {error}") from error
-    if mode & 0o027:
-        raise ConfigError(
-            f"ticket_key_file: {path} has mode {mode:04o}, others may read or change it; chmod 600 {path}"
-        )
+        raise ConfigError(f"ticket_key_file: {path} cannot be read: {error}") from error
+    lines = [line.strip() for line in text.splitlines()]
     keys = tuple(line.encode() for line in lines if line and not line.startswith("#"))
     if not keys:
         raise ConfigError(f"ticket_key_file: {path} holds no key; `speedtier keys` makes one")
