@@ -10,7 +10,7 @@ import select
 import socket
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Near:
         return time.perf_counter() - started
 
     def sockets(self, load: Load) -> float:
-        """Seconds to send them over a loopback socket, gathered by the kernel, no checksum, until one byte came back."""
+        """Seconds to send them over a loopback socket, gathered by the kernel, unchecked, until one byte came back."""
         queue = self.cache.pieces(load)
         started = time.perf_counter()
         self._plain.sendall(load.bytes.to_bytes(8))
@@ -104,7 +104,7 @@ class Near:
             raise SpeedtierError(f"{name}: {report}")
         return seconds
 
-    def _hear(self):  # type: ignore[no-untyped-def]
+    def _hear(self) -> Any:
         if not self._pipe.poll(LIMIT_S):
             raise SpeedtierError("the receiving process does not answer")
         return self._pipe.recv()
