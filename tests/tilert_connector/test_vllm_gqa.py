@@ -7,17 +7,21 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deploy.checkpoints import ensure
+from tests.tilert_connector.clients import leave
 from tests.tilert_connector.live import CLOSE, decode_node, furthest, idle, random_prompt
 from tests.tilert_connector.vllm_server import VllmServer, vllm_server
 from tilert_connector import HandoffFailed
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+CLIENTS = 100 if "SPEEDTIER_SOAK_S" in os.environ else 40
 LENGTHS = (1, 15, 16, 17, 127, 128, 129, 600)
 FLAGS = ("--max-model-len", "1024", "--max-num-batched-tokens", "64", "--num-gpu-blocks-override", "12")
 
@@ -110,3 +114,34 @@ async def test_blocks_come_back_from_an_unreachable_decode_node_and_from_a_clien
         await idle(server)
         held = await node.handed(server, "next", random_prompt(33, seed=5))
         node.receiver.release(held)
+
+
+@pytest.mark.contract("H5", "H6")
+@pytest.mark.soak
+async def test_clients_that_leave_at_any_moment(server: VllmServer, model: Path) -> None:
+    """Queued, between chunks, preempted, while blocks wait for the one slot, or after all is done; six at a time."""
+    source, room, left = random.Random(0), asyncio.Semaphore(6), []
+    prompt = random_prompt(50, seed=40)
+    alone = await asyncio.to_thread(server.complete, prompt, None, 16)
+    async with decode_node(model) as node:
+
+        async def client(number: int, tokens: int, after: float, reply: int) -> None:
+            async with room:
+                handoff = f"client {number}"
+                params = node.params(handoff) if number % 3 else None
+                left.append(await leave(server, random_prompt(tokens, number), params, after, reply))
+                await asyncio.sleep(min(after, 0.3))
+                await node.receiver.cancel(handoff, "its client has left")
+
+        patience = [20.0 if source.random() < 0.2 else source.expovariate(8) for _ in range(CLIENTS)]
+        lots = [(n, source.randint(1, 700), patience[n], source.choice((1, 1, 200))) for n in range(CLIENTS)]
+        await asyncio.gather(*(client(*lot) for lot in lots))
+        assert 0.2 * CLIENTS < sum(left) < CLIENTS, "neither all nor none should leave early"
+        await idle(server)
+        assert (node.receiver.status()["open"], node.receiver.status()["slots_held"]) == ({}, {})
+        held = await node.handed(server, "after", prompt)
+        assert held.tokens == 50
+        node.receiver.release(held)
+    assert await asyncio.to_thread(server.complete, prompt, None, 16) == alone
+    assert server.metric("vllm:num_requests_running") + server.metric("vllm:num_requests_waiting") == 0
+    await idle(server)
