@@ -30,12 +30,17 @@ class FaultyCarriers:
         self._faults: dict[int, Fault] = {}
 
     def __call__(self, name: str) -> Carrier:
-        return _FaultyCarrier(self._carriers(name), self)
+        return _FaultyCarrier(self._carriers(name), self, corrupts=name == "tcp")
 
     def fault(self, fault: Fault, frame: int = 0) -> None:
         """Let this happen to the frame that is `frame` frames away from now."""
         with self._lock:
             self._faults[self._frames + frame] = fault
+
+    def clear(self) -> None:
+        """Forget the faults to come."""
+        with self._lock:
+            self._faults.clear()
 
     def next_fault(self) -> Fault | None:
         """The fault of the frame that is written now."""
@@ -45,23 +50,22 @@ class FaultyCarriers:
 
 
 class _FaultyCarrier:
-    def __init__(self, carrier: Carrier, cues: FaultyCarriers) -> None:
-        self._carrier, self._cues = carrier, cues
+    def __init__(self, carrier: Carrier, cues: FaultyCarriers, corrupts: bool) -> None:
+        self._carrier, self._cues, self._corrupts = carrier, cues, corrupts
 
     def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes) -> Writer:
-        return _FaultyWriter(self._carrier.open(endpoint, generation, key, place), self._cues)
+        return _FaultyWriter(self._carrier.open(endpoint, generation, key, place), self._cues, self._corrupts)
 
     def close(self) -> None:
         self._carrier.close()
 
 
 class _FaultyWriter:
-    """DROP: the frame is never written, the next one leaves a gap. CORRUPT: it is written with a byte changed after its
-    checksum was taken, where the transport reads it later than `write`; elsewhere of other bytes than the cache's,
-    which nothing on the wire can show, so the connection is lost instead."""
+    """DROP: the frame is never written, the next one leaves a gap. CORRUPT: a byte is changed after its checksum was
+    taken; a transport that takes it while it moves the bytes leaves no time for that and loses its connection."""
 
-    def __init__(self, writer: Writer, cues: FaultyCarriers) -> None:
-        self._writer, self._cues = writer, cues
+    def __init__(self, writer: Writer, cues: FaultyCarriers, corrupts: bool) -> None:
+        self._writer, self._cues, self._corrupts = writer, cues, corrupts
         self._late: deque[tuple[Frame, Sequence[memoryview]]] = deque()
         self._until = 0.0
         self._stalled = self._dead = False
@@ -77,13 +81,15 @@ class _FaultyWriter:
         if fault is Fault.REORDER:
             self._late.append((frame, pieces))
             return
-        if fault is Fault.CORRUPT:
-            self._corrupt(frame, pieces)
+        if fault is Fault.CORRUPT and self._corrupts:
+            copy = np.concatenate([np.frombuffer(piece, np.uint8) for piece in pieces])
+            self._writer.write(frame, [memoryview(copy.data)])
+            copy[len(copy) // 2] ^= 1
             return
         self._writer.write(frame, pieces)
         if self._late and self._writer.room():
             self._writer.write(*self._late.popleft())
-        self._dead = fault in (Fault.DIE, Fault.TRUNCATE)
+        self._dead = fault in (Fault.DIE, Fault.TRUNCATE, Fault.CORRUPT)
         self._stalled = fault is Fault.STALL
         if fault is Fault.TRUNCATE:
             self._writer.progress()
@@ -105,12 +111,3 @@ class _FaultyWriter:
 
     def close(self) -> None:
         self._writer.close()
-
-    def _corrupt(self, frame: Frame, pieces: Sequence[memoryview]) -> None:
-        copy = np.concatenate([np.frombuffer(piece, np.uint8) for piece in pieces])
-        try:
-            self._writer.write(frame, [memoryview(copy.data)])
-        except WireError:  # an engine writes from registered memory alone
-            self._dead = True
-            return
-        copy[len(copy) // 2] ^= 1

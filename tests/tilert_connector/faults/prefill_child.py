@@ -134,6 +134,11 @@ class Node:
             await asyncio.sleep(0.002)
         return {"released": True}
 
+    async def calm(self) -> bool:
+        """No fault is to come."""
+        self.engine.carriers.clear()
+        return True
+
     async def status(self) -> dict[str, Any]:
         """Whether the engine lives, and what is held."""
         engine, before, deadline = self.engine, self.engine.beats, time.monotonic() + 3
@@ -152,7 +157,7 @@ class Node:
 async def main() -> None:
     node = Node()
     node.engine.start()
-    await serve({"blocks": BLOCKS}, {"prefill": node.prefill, "status": node.status})
+    await serve({"blocks": BLOCKS}, {"prefill": node.prefill, "status": node.status, "calm": node.calm})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import zmq.asyncio
 from tests.tilert_connector.faults.terms import MARK
 from tilert_connector.protocol import Done, FromPrefill, Hello, Offer, Withdraw, encode
 from tilert_connector.transport.frame import ATTACH, ATTACH_MAGIC, HEADER
+from tilert_connector.transport.sockets import begin_connect, connected
 
 __all__ = ["Rogue"]
 
@@ -56,9 +57,14 @@ class Rogue:
         broken[rng.randrange(len(broken))] ^= 1 << rng.randrange(8)
         return [*words, bytes(broken), rng.randbytes(rng.randrange(200)), words[-1]]
 
-    async def knock(self, data_port: int) -> None:
+    async def knock(self, transport: str, data_port: int) -> None:
         """A connection to the data port: silent, noisy, or with a key that was never given."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", data_port)
+        sock = begin_connect("127.0.0.1", data_port, here=transport == "shm")
+        await asyncio.sleep(0.01)
+        if not connected(sock):
+            sock.close()  # the node is being restarted
+            return
+        _, writer = await asyncio.open_connection(sock=sock)
         kind = self.rng.randrange(4)
         attach = ATTACH.pack(ATTACH_MAGIC, self.rng.randrange(1, 60), secrets.token_bytes(16))
         if kind == 1:
@@ -66,8 +72,6 @@ class Rogue:
         elif kind == 2:
             writer.write(attach + bytes(HEADER.size) * 5)
         elif kind == 3:
-            sock = writer.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         await asyncio.sleep(0.05)
         writer.close()
-        del reader

@@ -64,7 +64,7 @@ class Schedule:
             "cancel": self._cancel,
             "forged": lambda handoff: self.rogue.speak(self.decode.first["ctrl_port"], handoff),
             "late": self._late,
-            "knock": lambda _: self.rogue.knock(self.decode.first["data_port"]),
+            "knock": lambda _: self.rogue.knock(self.transport, self.decode.first["data_port"]),
         }
         moment, act = self.rng.choice((0.0, 0.002, 0.005, 0.01, 0.02, 0.05)), acts.get(kind)
         first = f"{self.seed}-{self.done}-0"
@@ -82,6 +82,7 @@ class Schedule:
     async def clean(self) -> None:
         """A handoff without a fault commits, and nothing is held afterwards."""
         self.done += 1
+        await self.prefill.ask("calm", GRACE_S)
         await self._until_idle()
         end = await self._handoff("", f"{self.seed}-{self.done}-clean")
         assert end == "committed", f"seed {self.seed}, fault {self.done}: a handoff without a fault {end}"
