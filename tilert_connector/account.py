@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilert_connector.inbound import Inbound
+from tilert_connector.logs import printable
 
 __all__ = ["Account", "Durations"]
 
@@ -54,6 +55,8 @@ class Account:
     def ended(self, inbound: Inbound) -> None:
         """It ended without a commit, or its committed state was not taken."""
         level = logging.WARNING if inbound.outcome == "failed" else logging.INFO
+        if not (inbound.offered_at or inbound.awaited):  # of what nobody offered or asked for, any peer can say much
+            level = logging.DEBUG
         self._log(level, inbound, inbound.outcome)
 
     def _log(self, level: int, inbound: Inbound, end: str) -> None:
@@ -61,7 +64,7 @@ class Account:
         logger.log(
             level,
             "handoff=%s end=%s tokens=%d held=%d bytes=%d transport=%s slot=%d total_ms=%.1f%s",
-            inbound.handoff,
+            printable(inbound.handoff),
             end,
             inbound.tokens,
             inbound.held,
@@ -69,5 +72,5 @@ class Account:
             self.transport,
             inbound.slot,
             (now - (inbound.offered_at or now)) * 1e3,
-            f" reason={inbound.reason}" if inbound.reason else "",
+            f" reason={printable(inbound.reason)}" if inbound.reason else "",
         )

@@ -5,7 +5,8 @@ Invariant: a frame that is no message of ours is answered with a refusal, counte
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 
 import zmq
 import zmq.asyncio
@@ -25,6 +26,7 @@ from tilert_connector.protocol import (
 
 __all__ = ["ControlSocket", "tcp_address"]
 
+logger = logging.getLogger(__name__)
 HEARTBEAT_MS = 5000
 HEARTBEAT_TIMEOUT_MS = 30000
 """A peer that dies closes its connection at once; this finds silent networks, and must outlast a machine so
@@ -81,6 +83,18 @@ class ControlSocket:
         self.port = int(endpoint.rstrip("\0").rpartition(":")[2])
         self._reading = asyncio.create_task(self._read(self._socket))
 
+    def take(self, parts: Sequence[bytes]) -> None:
+        """Act on one message: the peer's routing id and its frames."""
+        try:
+            if len(parts) != 2:
+                raise MessageError(f"message of {len(parts) - 1} frames, expected 1")
+            message = decode_from_prefill(parts[1])
+        except MessageError as error:
+            self.malformed += 1
+            self.send(parts[0], Refused(code="malformed", reason=str(error)[:2048]))
+            return
+        self._on_message(parts[0], message)
+
     def send(self, peer: bytes, message: FromDecode) -> None:
         """Hand one message to ZeroMQ; a peer that is gone does not get it."""
         if self._socket is not None and not self._socket.closed:
@@ -109,11 +123,6 @@ class ControlSocket:
         while True:
             parts = await socket.recv_multipart()
             try:
-                if len(parts) != 2:
-                    raise MessageError(f"message of {len(parts) - 1} frames, expected 1")
-                message = decode_from_prefill(parts[1])
-            except MessageError as error:
-                self.malformed += 1
-                self.send(parts[0], Refused(code="malformed", reason=str(error)[:2048]))
-                continue
-            self._on_message(parts[0], message)
+                self.take(parts)
+            except Exception:  # a defect that one message meets must not make the node deaf to all others
+                logger.exception("a control message could not be dealt with")

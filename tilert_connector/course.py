@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from tilert_connector.logs import printable
+
 __all__ = ["Course", "Record", "tell"]
 
 
@@ -98,8 +100,8 @@ def tell(logger: logging.Logger, record: Record) -> None:
         logging.WARNING if record.end == "failed" else logging.INFO,
         "handoff=%s request=%s end=%s tokens=%d held=%d bytes=%d early=%s transport=%s total_ms=%.1f "
         "after_prefill_ms=%s%s",
-        record.handoff,
-        record.request,
+        printable(record.handoff),
+        printable(record.request),
         record.end,
         record.tokens,
         record.held,
@@ -108,5 +110,5 @@ def tell(logger: logging.Logger, record: Record) -> None:
         record.transport or "-",
         record.whole_s * 1e3,
         f"{record.after_s * 1e3:.1f}" if record.after_s >= 0 else "-",
-        f" reason={record.reason}" if record.reason else "",
+        f" reason={printable(record.reason)}" if record.reason else "",
     )

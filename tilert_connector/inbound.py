@@ -60,6 +60,8 @@ class Inbound:
         self.offered_at = 0.0
         """time.monotonic() of the first offer."""
         self.landed_bytes = 0
+        self.awaited = False
+        """Whether somebody here has asked for it."""
         self.outcome = ""
         """Once ended: committed, failed or cancelled."""
         self.reason = ""

@@ -1,11 +1,12 @@
-"""Makes our log lines visible in a process whose logging somebody else has set up.
+"""Makes our log lines visible in a process whose logging somebody else has set up, and keeps them lines.
 
-Invariant: a logger that was given a handler is left as it is, and no line is written twice.
+Invariant: a logger that was given a handler is left as it is, and no line is written twice; nothing that a peer or a
+client says ends a line or begins another.
 """
 
 import logging
 
-__all__ = ["share_handlers"]
+__all__ = ["printable", "share_handlers"]
 
 
 def share_handlers(ours: str, theirs: str) -> None:
@@ -20,3 +21,8 @@ def share_handlers(ours: str, theirs: str) -> None:
             logger.addHandler(handler)
         logger.setLevel(other.level)
         logger.propagate = other.propagate
+
+
+def printable(text: str) -> str:
+    """The text, with what is not printable escaped."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()

@@ -167,5 +167,5 @@ def _decode(decoder: "msgspec.msgpack.Decoder[T]", data: bytes) -> T:
         raise MessageError(f"message has {len(data)} bytes, the limit is {MAX_MESSAGE_BYTES}")
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError(f"message refused: {error}") from error

@@ -107,6 +107,7 @@ class Receiver:
         gives up must `cancel`.
         """
         inbound = self._admission.find(handoff)
+        inbound.awaited = True
         try:
             async with asyncio.timeout(timeout_s):
                 await inbound.changed.wait()
@@ -166,6 +167,11 @@ class Receiver:
             },
             "prefill_instances": sorted(set(self._greeted.values())),
         }
+
+    def take(self, parts: Sequence[bytes]) -> None:
+        """Act on one message of the control plane: the peer's routing id and its frames. The control socket's own
+        messages go the same way."""
+        self._control.take(parts)
 
     def _quarantined(self) -> int:
         """Slots whose handoff has ended while a writer of it is not known to have stopped."""

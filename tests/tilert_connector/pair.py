@@ -35,6 +35,7 @@ class Pair:
         self.model = model
         self.slots = [np.zeros(model.layout.slot_bytes(CAPACITY), np.uint8) for _ in range(slots)]
         self.wire = FakeWire()
+        self.mark = mark
         views = [memoryview(slot.data) for slot in self.slots]
         sink: Sink | None = None
         carriers = make_carriers({"tcp": TcpCarrier, "fake": lambda: FakeCarrier(self.wire)})

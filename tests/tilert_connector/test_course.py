@@ -7,7 +7,7 @@ import pytest
 from tests.tilert_connector.pair import pair
 from tilert_connector.config import ConnectorConfig
 from tilert_connector.course import Course
-from tilert_connector.logs import share_handlers
+from tilert_connector.logs import printable, share_handlers
 from tilert_connector.tracker import Chunk, Step
 
 
@@ -92,3 +92,8 @@ def test_lines_go_where_the_other_loggers_lines_go_unless_somebody_set_them_up()
     assert guest.handlers == [handler] and not guest.propagate
     assert logging.getLogger("guest.part").isEnabledFor(logging.INFO)
     assert own.handlers == [other]
+
+
+def test_what_a_peer_says_stays_in_its_line() -> None:
+    assert printable("a b é") == "a b é"
+    assert printable("a\nhandoff=x\x1b[2J") == "a\\nhandoff=x\\x1b[2J"
