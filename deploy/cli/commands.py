@@ -74,6 +74,20 @@ COMMANDS = (
         "demo",
     ),
     Command(
+        ("doctor",),
+        "Check a running pair of prefill server and decode node, up to one real handoff.",
+        "deploy.doctor",
+        "DoctorConfig",
+        "doctor",
+    ),
+    Command(
+        ("keys",),
+        "Make ticket keys and CURVE certificates, and say which goes where.",
+        "deploy.keys",
+        "KeysConfig",
+        "keys",
+    ),
+    Command(
         ("bench", "decode"),
         "Measure decode speed against vLLM on the same weights.",
         "deploy.bench",
@@ -93,5 +107,12 @@ COMMANDS = (
         "deploy.bench.handoff",
         "HandoffBenchConfig",
         "handoff",
+    ),
+    Command(
+        ("bench", "connector"),
+        "Measure what general traffic pays for the connector's being loaded into vLLM.",
+        "deploy.bench.connector",
+        "ConnectorBenchConfig",
+        "connector",
     ),
 )

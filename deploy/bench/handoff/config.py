@@ -15,4 +15,8 @@ class HandoffBenchConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     transports: Annotated[str, Meta(description="Comma-separated; what is not installed is left out and named.")] = (
         "shm,tcp,nixl,mooncake"
     )
+    overlap_prompts: Annotated[
+        int,
+        Meta(ge=0, description="Prompts whose overlap with prefill is measured on the real stack; 0 leaves it out."),
+    ] = 10
     json: Annotated[str, Meta(description="File to write the figures to.")] = ""

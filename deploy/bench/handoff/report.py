@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy.bench.handoff.config import HandoffBenchConfig
+from deploy.bench.handoff.overlap import overlap
 from deploy.bench.handoff.part import Part
 from deploy.bench.handoff.rates import rates
 from deploy.bench.machine import machine
@@ -16,7 +17,7 @@ from deploy.bench.machine import machine
 __all__ = ["MEASUREMENTS", "Measurement", "Part", "handoff"]
 
 Measurement = Callable[[HandoffBenchConfig], Part]
-MEASUREMENTS: tuple[Measurement, ...] = (rates,)
+MEASUREMENTS: tuple[Measurement, ...] = (rates, overlap)
 
 
 def handoff(config: HandoffBenchConfig) -> None:
