@@ -38,7 +38,9 @@ class Case:
         self.server, self.node, self.file, self.chunk, self.name = server, node, file, chunk, name
 
     async def complete(self, prompt: list[int], handoff: str = "", max_tokens: int = 1) -> list[int]:
-        params = {**self.node.params(handoff), "witness": str(self.file)} if handoff else None
+        params = self.node.params(handoff) if handoff else None
+        if params and handoff == self.name:
+            params["witness"] = str(self.file)
         return await asyncio.to_thread(self.server.complete, prompt, params, max_tokens)
 
     async def run(self, kind: str, tokens: int, seed: int) -> None:
@@ -73,8 +75,10 @@ class Case:
             assert not growing.done()
         await asyncio.gather(growing, self.complete(prompt, self.name, max_tokens=64))
         assert self.server.metric("vllm:num_preemptions_total") > taken
-        writing = self.node.receiver._admission.open[self.name].writings[0]
-        assert writing.offer.round > 0, "another request was preempted"
+        async with asyncio.timeout(10):
+            while (record := self.node.receiver._admission.open.get(self.name)) is None or not record.writings:
+                await asyncio.sleep(0.01)
+        assert record.writings[0].offer.round > 0, "another request was preempted"
         before = self.node.receiver.status()["landed_bytes"]
         self.node.slot[:] = 0xFF
         self.node.receiver.release(held)

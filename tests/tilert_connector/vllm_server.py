@@ -23,7 +23,7 @@ CONNECTORS = {
                 "kv_connector": "TileRTConnector",
                 "kv_connector_module_path": "tilert_connector.connector",
                 "kv_role": "kv_producer",
-                "kv_connector_extra_config": {"frame_bytes": 65536, "hold_s": 20.0},
+                "kv_connector_extra_config": {"frame_bytes": 65536, "hold_s": 90.0, "offer_s": 120.0},
             }
         ]
     },
@@ -41,7 +41,7 @@ class VllmServer:
         data = json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=60) as reply:
+            with urllib.request.urlopen(request, timeout=150) as reply:
                 answer: dict[str, Any] = json.load(reply)
                 return answer
         except urllib.error.HTTPError as error:
