@@ -169,7 +169,7 @@ class Lane(threading.Thread):
         match message:
             case Accepted():
                 self._on_accepted(message)
-            case Refused(handoff=""):
+            case Refused(handoff="") | Refused(code="hello"):
                 self._lose(f"refused by the decode node: {message.reason}", withdraw=True)
             case Refused():
                 outgoing = self._active.get(message.handoff)

@@ -210,6 +210,7 @@ class Receiver:
 
     def _on_offer(self, peer: bytes, offer: Offer) -> None:
         if peer in self._greeted:
+            self._greeted.move_to_end(peer)  # who is busy is not forgotten for those who only greet
             objection = self._admission.offer(peer, offer)
         else:
             objection = "hello", "no hello of yours is known here: the decode node may have restarted"

@@ -74,12 +74,12 @@ class Target:
         """Nothing is kept beyond its limit."""
         status = self.both.receiver.status()
         assert sum(status["open"].values()) <= 64
-        assert len(status["prefill_instances"]) <= 64
+        assert len(status["prefill_instances"]) <= 512
 
 
 @asynccontextmanager
 async def target() -> AsyncIterator[Target]:
-    config = ReceiverConfig(handoff_s=1.0, slot_wait_s=0.3, claim_s=0.3, drain_s=0.5, max_handoffs=64, remember=64)
+    config = ReceiverConfig(handoff_s=1.0, slot_wait_s=0.3, claim_s=0.3, drain_s=0.5, max_handoffs=64, remember=512)
     async with pair(slots=2, receiver=config) as both:
         yield Target(both)
 
