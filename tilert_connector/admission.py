@@ -187,6 +187,7 @@ class Admission:
                 return
             inbound = self._queue.popleft()
             inbound.slot, inbound.generation, inbound.blocks, inbound.tail = taken
+            inbound.content = self._sink.content(inbound.slot)
             inbound.state = State.WRITING
             self._set_timer(inbound, self._config.handoff_s, "it was not written in time")
             for writing in inbound.writings.values():
@@ -199,7 +200,7 @@ class Admission:
             await self._stop(generation)
         if inbound.state is not State.WRITING or inbound.writings.get(offer.rank) is not writing:
             return
-        writing.generation = self._slots.generation()
+        writing.generation, writing.content = self._slots.generation(), self._sink.content(inbound.slot)
         self._grants[writing.generation] = inbound, writing
         key = secrets.token_bytes(16)
         grant = Grant(
@@ -242,6 +243,9 @@ class Admission:
 
     def _commit_if_complete(self, inbound: Inbound) -> None:
         if inbound.state is not State.WRITING or not inbound.complete(self._planes):
+            return
+        if inbound.lost(self._sink.content(inbound.slot)):
+            self.end(inbound, "failed", "a writer that did not stop cost the slot what others had brought")
             return
         inbound.state = State.COMMITTED
         start = min(writing.start for writing in inbound.writings.values())

@@ -34,6 +34,8 @@ class Writing:
         """0: not admitted yet."""
         self.landed = False
         self.done = False
+        self.content = b""
+        """What the sink called the slot's content when this rank was admitted."""
         self.start = 0
         """Token from which this rank wrote; the slot held those before."""
 
@@ -54,6 +56,8 @@ class Inbound:
         self.blocks = 0
         self.tail: tuple[int, ...] = ()
         """What the slot held when it was given: so many blocks of this prompt, and then these token ids."""
+        self.content = b""
+        """What the sink called the slot's content then."""
         self.writings: dict[int, Writing] = {}
         self.changed = asyncio.Event()
         self.timer: asyncio.TimerHandle | None = None
@@ -86,6 +90,13 @@ class Inbound:
                 return False
             brought |= writing.planes()
         return len(brought) == planes
+
+    def lost(self, content: bytes) -> bool:
+        """Whether what a rank brought, or what the slot held for it, is not there any more."""
+        needed = {writing.content for writing in self.writings.values()}
+        if any(writing.start for writing in self.writings.values()):
+            needed.add(self.content)
+        return needed != {content}
 
     def objection(self, offer: Offer, peer: bytes) -> str:
         """Why this offer does not fit the ranks that have offered so far; empty if it does."""

@@ -218,6 +218,10 @@ class Lane(threading.Thread):
 
     def _offer(self, session: Session, outgoing: Outgoing, now: float) -> None:
         """First offer, or a new round after the source blocks were taken away."""
+        with outgoing.gate:
+            if outgoing.writer is not None:  # of the round before: at once, so that the decode node need not force it
+                outgoing.writer.close()
+                outgoing.writer = None
         outgoing.offered_round = outgoing.round
         outgoing.phase = Phase.OFFERED
         outgoing.phase_deadline = now + self._config.offer_s

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,15 @@ from tilert_connector.layout import Fingerprint
 from tilert_connector.layout.views import Bytes
 from tilert_connector.sender import Sender
 from tilert_connector.tracker import Chunk, Finish, Opening, Step
-from tilert_connector.transport import FakeCarrier, FakeSink, FakeWire, Sink, TcpCarrier, make_carriers
+from tilert_connector.transport import (
+    Carrier,
+    FakeCarrier,
+    FakeSink,
+    FakeWire,
+    allocate_slots,
+    open_carriers,
+    open_sink,
+)
 
 CAPACITY = 200
 
@@ -33,15 +42,23 @@ class Pair:
         mark: Fingerprint,
     ) -> None:
         self.model = model
-        self.slots = [np.zeros(model.layout.slot_bytes(CAPACITY), np.uint8) for _ in range(slots)]
+        kind = "tcp" if transport == "fake" else transport
+        self.memory: Any = allocate_slots(kind, slots, model.layout.slot_bytes(CAPACITY))
+        self.slots = [slot.array for slot in self.memory]
         self.wire = FakeWire()
         self.mark = mark
         views = [memoryview(slot.data) for slot in self.slots]
-        sink: Sink | None = None
-        carriers = make_carriers({"tcp": TcpCarrier, "fake": lambda: FakeCarrier(self.wire)})
-        if transport == "fake":
-            sink = FakeSink(self.wire, model.layout, views, CAPACITY)
-        self.receiver = Receiver(receiver, model.layout, mark, views, CAPACITY, sink)
+        self.sink: Any = (
+            FakeSink(self.wire, model.layout, views, CAPACITY)
+            if transport == "fake"
+            else open_sink(transport, model.layout, self.memory, CAPACITY, "127.0.0.1")
+        )
+        real = open_carriers(model.layout, [])
+
+        def carriers(name: str) -> Carrier:
+            return FakeCarrier(self.wire) if name == "fake" else real(name)
+
+        self.receiver = Receiver(receiver, model.layout, mark, views, CAPACITY, self.sink)
         self.senders = [Sender(sender, rank, mark, exporter, carriers) for rank, exporter in enumerate(model.exporters)]
 
     def claim(self, handoff: str) -> Claim:

@@ -153,8 +153,9 @@ async def test_state_that_nobody_asked_for_is_kept_for_the_next_attempt() -> Non
 
 
 @pytest.mark.contract("H2", "H12")
-async def test_preempted_while_only_the_rest_is_sent() -> None:
-    async with pair("gqa") as both:
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+async def test_preempted_while_only_the_rest_is_sent(transport: str) -> None:
+    async with pair("gqa", transport) as both:
         turns = Turns(both)
         held, _ = await turns.hand(PROMPT[:100])
         turns.decoded(held, [])
@@ -174,10 +175,32 @@ async def test_preempted_while_only_the_rest_is_sent() -> None:
         both.finish("p")
         held = await both.receiver.committed("h-p", 10)
         await both.reported("p")
-        assert np.array_equal(both.slot(0), both.model.expected(180, CAPACITY))
+        touched = both.model.touched(180, CAPACITY)
+        assert np.array_equal(both.slot(0)[touched], both.model.expected(180, CAPACITY)[touched])
         sent = (both.receiver.status()["landed_bytes"] - before) // both.model.layout.token_bytes
         assert 80 <= sent <= 80 + 44
         both.receiver.release(held)
+
+
+@pytest.mark.contract("H2", "H4", "H12")
+async def test_what_a_forced_revocation_cost_the_slot_is_not_taken_for_held() -> None:
+    """The memory is replaced under a writer that builds on held state: nothing can commit any more."""
+    async with pair("gqa", "fake") as both:
+        turns = Turns(both)
+        held, _ = await turns.hand(PROMPT[:100])
+        turns.decoded(held, [])
+        blocks = list(range(20, 32))
+        opening = both.opening("p", 180, PROMPT[:180])
+        chunk = Chunk(request="p", blocks=tuple(blocks[:9]), available=144)
+        both.step(Step(openings=(opening,), chunks=(chunk,)), lambda: both.model.prefill(blocks, 0, 144, 0))
+        await until(lambda: both.receiver.status()["open"].get("writing") == 1)
+        both.sink.lose()
+        last = Chunk(request="p", blocks=tuple(blocks[9:]), available=180)
+        both.step(Step(chunks=(last,)), lambda: both.model.prefill(blocks, 144, 180, 0))
+        both.finish("p")
+        with pytest.raises(HandoffFailed, match="cost the slot what others had brought"):
+            await both.receiver.committed("h-p", 10)
+        await both.reported("p")
 
 
 @pytest.mark.contract("H12")

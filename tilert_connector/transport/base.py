@@ -68,6 +68,9 @@ class Sink(Protocol):
         """Stop the grant's writer. True: no byte can land any more. False: not confirmed in time; the slot stays out
         of use and the caller asks again."""
 
+    def content(self, slot: int) -> bytes:
+        """Names what lies in a slot; another name once a revocation has cost the slot what it held before."""
+
     async def close(self) -> None:
         """Revoke everything, stop listening, join every thread."""
 

@@ -71,6 +71,9 @@ class EngineSink(SocketSink):
             self._poller = None
             self._engine.close()
 
+    def content(self, slot: int) -> bytes:
+        return self._slots[slot].epoch
+
     def _listen(self) -> socket.socket:
         listener = listen(self._host, self._port)
         self._port = listener.getsockname()[1]

@@ -82,7 +82,7 @@ class FakeSink:
         self._layout = layout
         self._memories = [np.frombuffer(slot, np.uint8) for slot in slots]
         self._capacity = capacity
-        self._port = 0
+        self._port = self._losses = 0
         self._grants: dict[int, tuple[Landing, Callable[[Report], None]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -105,6 +105,13 @@ class FakeSink:
         with self._wire.lock:
             self._grants.pop(generation, None)
         return True
+
+    def content(self, slot: int) -> bytes:
+        return bytes(self._losses)
+
+    def lose(self) -> None:
+        """As if a revocation had cost every slot what it held."""
+        self._losses += 1
 
     async def close(self) -> None:
         with self._wire.lock:

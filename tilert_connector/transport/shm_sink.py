@@ -35,6 +35,9 @@ class ShmSink(SocketSink):
     def describe(self) -> Endpoint:
         return Endpoint(transport="shm", host="", port=self._port)
 
+    def content(self, slot: int) -> bytes:
+        return self._slots[slot].epoch
+
     def _listen(self) -> socket.socket:
         listener, self._port = listen_here(self._port)
         return listener

@@ -86,6 +86,9 @@ class SocketSink:
         self._admissions.pop(generation, None)
         return True
 
+    def content(self, slot: int) -> bytes:
+        return b""
+
     async def close(self) -> None:
         for task in [*self._attaching, *([self._accepting] if self._accepting else [])]:
             task.cancel()

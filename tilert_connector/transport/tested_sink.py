@@ -49,5 +49,8 @@ class TestedSink:
     async def revoke(self, generation: int, timeout_s: float) -> bool:
         return await self._sink.revoke(generation, timeout_s)
 
+    def content(self, slot: int) -> bytes:
+        return self._sink.content(slot)
+
     async def close(self) -> None:
         await self._sink.close()
