@@ -38,7 +38,8 @@ from tilert_connector.transport.nixl_engine import NixlEngine
 
 LAYOUT: KvLayout = gqa_layout([0, 1], 4, 2, 8, 16)
 CAPACITY = 64
-PLANES = ((0, len(LAYOUT.planes)),)
+Ranges = tuple[tuple[int, int], ...]
+PLANES: Ranges = ((0, len(LAYOUT.planes)),)
 
 
 class KeptEngine:
@@ -108,7 +109,9 @@ class Bench:
         self.writers: list[Writer] = []
         self.places: dict[int, bytes] = {}
 
-    def grant(self, generation: int = 1, tokens: int = 40, slot: int = 0) -> Grant:
+    def grant(
+        self, generation: int = 1, tokens: int = 40, slot: int = 0, held: int = 0, planes: Ranges = PLANES
+    ) -> Grant:
         """Admitted at once."""
         grant = Grant(
             handoff="h",
@@ -117,7 +120,8 @@ class Bench:
             key=secrets.token_bytes(16),
             slot=slot,
             tokens=tokens,
-            planes=PLANES,
+            planes=planes,
+            held=held,
         )
         self.places[generation] = self.sink.admit(grant, self.reports.append)
         return grant
@@ -140,8 +144,8 @@ class Bench:
             for view in plane_views(self.source[offsets[index] :], LAYOUT.planes[index], frame.first, frame.last)
         ]
 
-    def frames(self, first: int, last: int, limit: int = 512) -> list[Frame]:
-        return list(cut_frames(LAYOUT, PLANES, first, last, limit))
+    def frames(self, first: int, last: int, limit: int = 512, planes: Ranges = PLANES) -> list[Frame]:
+        return list(cut_frames(LAYOUT, planes, first, last, limit))
 
     async def drive(self, writer: Writer, until: Callable[[], bool], within: float = 5.0) -> None:
         """Progress until the condition holds. Raises what the writer raises."""
@@ -172,7 +176,7 @@ class Bench:
         while not self.reports:
             assert time.monotonic() < deadline, "no report"
             await asyncio.sleep(0.001)
-        return self.reports.pop()
+        return self.reports.pop(0)
 
     def landed(self, tokens: int, slot: int = 0) -> NDArray[np.bool_]:
         """For each plane, whether tokens [0, tokens) are the source's."""

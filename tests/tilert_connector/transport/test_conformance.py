@@ -157,3 +157,35 @@ async def test_two_grants_do_not_see_each_other(transport: str) -> None:
         assert one.landed(40, 0).all() and one.landed(40, 1).all()
         for writer in writers:
             writer.close()
+
+
+@pytest.mark.contract("H12")
+@pytest.mark.parametrize("start", [0, 16, 32])
+async def test_a_writer_starts_anywhere_in_what_the_slot_holds(transport: str, start: int) -> None:
+    async with bench(transport) as one:
+        one.slots[0][:] = 0xAB
+        grant = one.grant(held=32)
+        writer = one.writer(grant)
+        await one.send(writer, one.frames(start, 40))
+        report = await one.reported()
+        assert report.landed and report.landed_bytes == (40 - start) * LAYOUT.token_bytes
+        assert one.landed(40).all() == (start == 0)
+        writer.close()
+
+
+@pytest.mark.contract("H12")
+async def test_a_writer_starts_nowhere_else(transport: str) -> None:
+    async with bench(transport) as one:
+        writer = one.writer(one.grant(held=16))
+        assert await one.refused(writer, one.frames(32, 40))
+        writer.close()
+        report = await one.reported()
+        assert not report.landed and "expected 16" in report.reason
+
+
+@pytest.mark.contract("H12")
+async def test_what_a_slot_holds_outlives_a_writer_that_never_came(transport: str) -> None:
+    async with bench(transport) as one:
+        one.slots[0][:] = 0xAB
+        assert await one.sink.revoke(one.grant(held=16).generation, 1)
+        assert (one.slots[0] == 0xAB).all()
