@@ -70,10 +70,13 @@ class Case:
         await self.complete(random_prompt(2, seed + 2), first)
         held = await self.node.receiver.committed(first, 20)
         taken = self.server.metric("vllm:num_preemptions_total")
-        growing = asyncio.create_task(self.complete(older, max_tokens=growth))
-        while not await asyncio.to_thread(self.server.metric, "vllm:num_requests_running"):
-            assert not growing.done()
-        await asyncio.gather(growing, self.complete(prompt, self.name, max_tokens=64))
+        await asyncio.to_thread(self.server.post, "/pause?mode=keep", {})  # so that the older one is the older one
+        replies = [asyncio.create_task(self.complete(older, max_tokens=growth))]
+        await asyncio.sleep(0.3)
+        replies.append(asyncio.create_task(self.complete(prompt, self.name, max_tokens=64)))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(self.server.post, "/resume", {})
+        await asyncio.gather(*replies)
         assert self.server.metric("vllm:num_preemptions_total") > taken
         async with asyncio.timeout(10):
             while (record := self.node.receiver._admission.open.get(self.name)) is None or not record.writings:
@@ -118,8 +121,8 @@ async def test_what_arrives_is_what_the_cache_holds(chunk: int, tmp_path: Path) 
     connectors["kv_connector_extra_config"]["connectors"].insert(0, WITNESS)  # type: ignore[index]
     flags = ("--block-size", str(BLOCK), "--num-gpu-blocks-override", str(USABLE + 1))
     flags += ("--max-model-len", str(LONGEST), "--max-num-batched-tokens", str(chunk))
-    root = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with vllm_server(model, tmp_path / "log", *flags, connectors=connectors, environment=root) as server:
+    settings = {"PYTHONPATH": str(Path(__file__).parents[2]), "VLLM_SERVER_DEV_MODE": "1"}  # /pause and /resume
+    with vllm_server(model, tmp_path / "log", *flags, connectors=connectors, environment=settings) as server:
         async with decode_node(model, BLOCK, LONGEST) as node:
             for number, tokens in enumerate(LENGTHS):
                 for index, kind in enumerate(KINDS):
