@@ -17,6 +17,7 @@ from persistent_engine.server.metrics import Metrics
 from persistent_engine.server.node import DecodeNode
 from persistent_engine.server.request import EXECUTED, parse
 from persistent_engine.server.session import Session, Sessions
+from speedtier import __version__
 
 __all__ = ["build_app"]
 
@@ -143,7 +144,9 @@ class _Routes:
             "instance": node.receiver.instance,
             "ctrl_port": node.receiver.ctrl_port,
             "data_port": node.receiver.data_port,
-            "transport": "tcp",
+            "transport": node.config.receiver.transport,
+            "version": __version__,
+            "layout": msgspec.to_builtins(node.layout),
             "sampling": list(EXECUTED),
             "fingerprint": msgspec.to_builtins(node.fingerprint),
         }

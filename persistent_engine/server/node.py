@@ -46,6 +46,12 @@ class DecodeNode:
         """Most tokens of one request, prompt and reply."""
         return min(self.config.max_tokens, self.facts.max_position)
 
+    @property
+    def layout(self) -> KvLayout:
+        """Where the state of a token lies in a slot."""
+        dtype = Dtype.BF16 if self.facts.dtype == "bfloat16" else Dtype.F32
+        return layout_of(self.facts, dtype, self.config.block_size)
+
     async def start(self) -> None:
         """Engine first: a node that takes state can decode it."""
         await self.engine.start()
