@@ -48,7 +48,8 @@ def make(vllm: SimpleNamespace, **extra: Any) -> Any:
 
 
 def request(name: str, status: Any, params: Any, **changes: Any) -> SimpleNamespace:
-    plain = {"lora_request": None, "resumable": False, "num_prompt_tokens": 20}
+    plain: dict[str, Any] = {"lora_request": None, "resumable": False, "num_prompt_tokens": 20, "cache_salt": None}
+    plain |= {"mm_features": [], "prompt_embeds": None, "prompt_token_ids": list(range(20))}
     fields = {"request_id": name, "kv_transfer_params": params, "status": status, **plain, **changes}
     return SimpleNamespace(**fields)
 
@@ -113,6 +114,7 @@ def test_every_hook_that_we_do_not_need_is_the_base_class(vllm: SimpleNamespace)
     required = {name for name in base.__abstractmethods__}
     assert {name for name in mine if hasattr(base, name)} - required == {
         "__abstractmethods__",
+        "requires_kv_delivery",
         "on_new_request",
         "request_finished",
         "update_connector_output",
@@ -126,6 +128,12 @@ def test_every_hook_that_we_do_not_need_is_the_base_class(vllm: SimpleNamespace)
         "shutdown",
     } | ({"_abc_impl"} & mine)
     assert vllm.base.supports_hma(vllm.connector.TileRTConnector)
+
+
+@pytest.mark.contract("H1")
+def test_preempted_general_requests_keep_what_is_being_computed(vllm: SimpleNamespace) -> None:
+    """As in a vLLM without a connector, and not as the base class answers for producers."""
+    assert make(vllm).requires_kv_delivery is False
 
 
 @pytest.mark.contract("H1", "H6")
