@@ -78,6 +78,8 @@ class Course:
     def ended(self, handoff: str, request: str, end: str, reason: str, tokens: int, held: int) -> Record:
         """The record."""
         now = self._clock()
+        # Layers leave as they are computed: the commit may come before the step that computes the last one is over.
+        before = 0.0 if end == "committed" else -1.0
         return Record(
             handoff=handoff,
             request=request,
@@ -89,7 +91,7 @@ class Course:
             early=self.early if self._computed else self.sent,
             transport=self.transport,
             whole_s=now - self._opened,
-            after_s=now - self._computed if self._computed else -1.0,
+            after_s=now - self._computed if self._computed else before,
         )
 
 

@@ -40,6 +40,15 @@ def test_an_earlier_rounds_bytes_and_times_are_void() -> None:
     assert (record.sent, record.early, record.after_s, record.transport) == (7, 7, -1.0, "shm")
 
 
+def test_a_commit_before_the_last_step_is_over_comes_at_the_end_of_prefill() -> None:
+    course = Course(clock=lambda: 1.0)
+    course.begin("tcp")
+    course.posted(10)
+    course.confirmed(1)
+    record = course.ended("h", "r", "committed", "", 8, 0)
+    assert (record.sent, record.early, record.after_s) == (10, 10, 0.0)
+
+
 async def test_each_end_makes_one_record_and_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tilert_connector")
     async with pair() as both:
