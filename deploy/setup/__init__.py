@@ -8,6 +8,7 @@ touches a package outside `.venv`.
 from deploy.setup.errors import SetupError
 from deploy.setup.fake import FakePip
 from deploy.setup.install import Plan, install
+from deploy.setup.libraries import AptLibraries, FakeLibraries, Libraries
 from deploy.setup.pip import Pip, VenvPip
 
-__all__ = ["FakePip", "Pip", "Plan", "SetupError", "VenvPip", "install"]
+__all__ = ["AptLibraries", "FakeLibraries", "FakePip", "Libraries", "Pip", "Plan", "SetupError", "VenvPip", "install"]

