@@ -75,7 +75,8 @@ class AnnouncedLanding(LandingThread):
     def _announcement(self) -> bytearray:
         data = self._read(ANNOUNCEMENT)
         if data == BYE:
-            self._said_bye = True
+            # Where bytes may come after their announcement, a writer does not know whether it has stopped.
+            self._said_bye = not self._patience_s
             raise WireError(LEFT_EARLY)
         return data
 

@@ -32,6 +32,9 @@ class Post(Protocol):
     def checksum(self) -> int:
         """xxh3-64 over header and bytes; once `advance` returned True."""
 
+    def release(self) -> None:
+        """The sink has confirmed it: nothing is read for it any more."""
+
 
 Target = TypeVar("Target")
 
@@ -51,7 +54,7 @@ class Mover(Protocol[Target]):
         """Begin to move one frame; `pieces` stay referenced until it is done. Raises WireError."""
 
     def abandon(self, connection: socket.socket, posts: Sequence[Post]) -> None:
-        """Take over what a closed writer had under way: `say_bye` when it is complete, and not before."""
+        """Take over what a closed writer had not been confirmed: `say_bye` when it is complete, and not before."""
 
 
 class AnnouncedWriter(Generic[Target]):
@@ -68,6 +71,7 @@ class AnnouncedWriter(Generic[Target]):
         self._in = bytearray()
         self._descriptors: list[int] = []
         self._posts: deque[tuple[bytes, Post]] = deque()
+        self._announced: deque[Post] = deque()
         self._posted = 0
         self._completed = 0
 
@@ -111,13 +115,15 @@ class AnnouncedWriter(Generic[Target]):
                 self._send()
         if self._out:  # in the middle of a message no other can begin
             self._shut()
-        self._mover.abandon(self._sock, [post for _, post in self._posts])
+        self._mover.abandon(self._sock, [*self._announced, *(post for _, post in self._posts)])
         self._posts.clear()
+        self._announced.clear()
 
     def _announce(self) -> None:
         while self._posts and self._posts[0][1].advance():
             header, post = self._posts.popleft()
             self._out += header + CHECKSUM.pack(post.checksum())
+            self._announced.append(post)
 
     def _send(self) -> None:
         if self._out:
@@ -145,6 +151,7 @@ class AnnouncedWriter(Generic[Target]):
             if index != self._completed or index >= self._posted:
                 raise WireError(f"acknowledged frame {index}, expected {self._completed}")
             self._completed += 1
+            self._announced.popleft().release()
 
     def _learn(self) -> None:
         found = decode_place(self._in)

@@ -43,22 +43,32 @@ class _Target:
 
 
 class _Write:
-    """One posted frame; keeps what the engine reads."""
+    """One posted frame; keeps what the engine reads. gathered: memories that were registered for it alone."""
 
-    def __init__(self, transfer: Transfer, checksum: int, kept: Sequence[object], release: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, transfer: Transfer, checksum: int, kept: object, gathered: list[Bytes]) -> None:
+        self._engine = engine
         self._transfer = transfer
         self._checksum = checksum
         self._kept = kept
-        self._release = release
+        self._gathered = gathered
+        self._done_at = 0.0
 
     def advance(self) -> bool:
-        over = self._transfer.done()
-        if over:
-            self._release()
-        return over
+        if not self._done_at and self._transfer.done():
+            self._done_at = time.monotonic()
+        return self._done_at > 0
 
     def checksum(self) -> int:
         return self._checksum
+
+    def over(self) -> bool:
+        """Whether the engine reads nothing for it any more, as far as its word is good."""
+        return self.advance() and time.monotonic() - self._done_at >= self._engine.patience_s
+
+    def release(self) -> None:
+        while self._gathered:
+            self._engine.forget(self._gathered.pop().ctypes.data)
+        self._kept = None
 
 
 class EngineCarrier:
@@ -73,7 +83,7 @@ class EngineCarrier:
         self._known = sorted({(source.ctypes.data, source.nbytes) for source in sources if source.nbytes})
         self._starts = [start for start, _ in self._known]
         self._peers: dict[tuple[int, bytes], str] = {}  # (slot, epoch) -> peer
-        self._abandoned: list[tuple[socket.socket, list[Post]]] = []
+        self._abandoned: list[tuple[socket.socket, list[_Write]]] = []
         for start, size in self._known:
             self._engine.register(start, size)
 
@@ -116,16 +126,12 @@ class EngineCarrier:
                 self._engine.register(source.ctypes.data, source.nbytes)
                 gathered.append(source)
             sources.append(source)
-
-        def release() -> None:
-            for one in gathered:
-                self._engine.forget(one.ctypes.data)
-
         spans = list(_pair(sources, target.slot.spans(frame), target.address))
-        return _Write(self._engine.write(target.peer, spans), digest.intdigest(), (pieces, sources), release)
+        transfer = self._engine.write(target.peer, spans)
+        return _Write(self._engine, transfer, digest.intdigest(), (pieces, sources), gathered)
 
     def abandon(self, connection: socket.socket, posts: Sequence[Post]) -> None:
-        self._abandoned.append((connection, list(posts)))
+        self._abandoned.append((connection, [post for post in posts if isinstance(post, _Write)]))
         self._sweep()
 
     def _sweep(self) -> None:
@@ -133,8 +139,8 @@ class EngineCarrier:
         for entry in list(self._abandoned):
             connection, posts = entry
             try:
-                while posts and posts[0].advance():
-                    posts.pop(0)
+                while posts and posts[0].over():
+                    posts.pop(0).release()
             except WireError:
                 # Not believed: the decode node takes its pages away instead.
                 _orphans.append(posts.pop(0))

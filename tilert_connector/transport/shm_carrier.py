@@ -59,6 +59,9 @@ class _Copy:
     def checksum(self) -> int:
         return int(self._digest.intdigest())
 
+    def release(self) -> None:
+        """Nothing is held for it."""
+
     def _chunks(self, pieces: Sequence[memoryview], targets: Iterator[Bytes]) -> Iterator[int]:
         update = self._digest.update
         room, filled = memoryview(b""), 0
