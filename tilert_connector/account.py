@@ -61,13 +61,14 @@ class Account:
 
     def _log(self, level: int, inbound: Inbound, end: str) -> None:
         now = time.monotonic()
+        held = min((writing.start for writing in inbound.writings.values()), default=0)
         logger.log(
             level,
             "handoff=%s end=%s tokens=%d held=%d bytes=%d transport=%s slot=%d total_ms=%.1f%s",
             printable(inbound.handoff),
             end,
             inbound.tokens,
-            inbound.held,
+            held,
             inbound.landed_bytes,
             self.transport,
             inbound.slot,

@@ -7,9 +7,12 @@ import asyncio
 
 from tilert_connector.control import ControlSocket
 from tilert_connector.layout import Fingerprint
-from tilert_connector.protocol import FromPrefill, Hello, Refused
+from tilert_connector.protocol import Ended, FromPrefill, Hello, Offer, Welcome
 
 __all__ = ["Witness"]
+
+LAST_WORDS_S = 0.1
+"""The offer follows the hello at once."""
 
 
 class Witness:
@@ -36,11 +39,16 @@ class Witness:
             return None
 
     async def close(self) -> None:
-        """Give the port back."""
+        """Give the port back, once what was offered has been answered."""
+        await asyncio.sleep(LAST_WORDS_S)
         await self._socket.close()
 
     def _on_message(self, peer: bytes, message: FromPrefill) -> None:
         if isinstance(message, Hello):
-            self._socket.send(peer, Refused(code="fingerprint", reason="speedtier doctor takes no state"))
+            self._socket.send(peer, Welcome(instance="doctor", transport="none", data_port=0, capacity=1))
             if not self._heard.done():
                 self._heard.set_result(message.fingerprint)
+        elif isinstance(message, Offer):
+            # Cancelled, not refused: on the prefill server this is no failure that anybody must look at.
+            ended = Ended(handoff=message.handoff, state="cancelled", reason="speedtier doctor takes no state")
+            self._socket.send(peer, ended)

@@ -47,6 +47,8 @@ async def test_a_pair_that_works_keeps_nothing_of_the_examination() -> None:
         status = one.node.receiver.status()
         assert status["slots_held"] == {} and status["open"] == {}
         assert status["ended"] == {"committed": 1, "failed": 0, "cancelled": 1}
+        ends = {(await task).end for task in one.vllm.tasks}
+        assert ends == {"committed", "cancelled"}, "the prefill server has failed nothing"
 
 
 async def test_another_model_is_named_with_the_field_and_both_values() -> None:
