@@ -1,4 +1,4 @@
-"""H4 on the real stack: a slot whose writer was delayed, stopped or killed serves the next request, and only that one."""
+"""H4 on the real stack: a slot whose writer was delayed, stopped or killed serves the next request, and only that."""
 
 import asyncio
 import os

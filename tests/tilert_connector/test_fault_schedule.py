@@ -6,12 +6,14 @@ import random
 
 import pytest
 
+from tests.tilert_connector.faults.engines import engine_missing
 from tests.tilert_connector.faults.schedule import FAULTS, schedule
 
 FULL = int(os.environ.get("SPEEDTIER_FAULTS", "0"))
 """How many faults; `make soak` sets 1000."""
 SEED = int(os.environ.get("SPEEDTIER_SEED", "1"))
-DESCRIPTORS, THREADS = 64, 24
+TRANSPORTS = ("tcp", "shm", "nixl", "mooncake") if FULL else ("tcp", "shm")
+DESCRIPTORS, THREADS = 160, 40
 """Far above what either process needs, far below what a leak a fault would come to."""
 
 
@@ -19,9 +21,12 @@ DESCRIPTORS, THREADS = 64, 24
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("transport", ["tcp", "shm"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_whatever_fails_no_byte_is_wrong_and_nothing_is_held(transport: str) -> None:
-    count = FULL // 2 or len(FAULTS)
+    missing = engine_missing(transport)
+    if missing:
+        pytest.skip(missing)
+    count = FULL // len(TRANSPORTS) or len(FAULTS)
     order = random.Random(SEED)
     async with schedule(SEED, transport) as one:
         print(f"\nSPEEDTIER_SEED={SEED}, {count} faults over {transport}")

@@ -1,9 +1,11 @@
 """A prefill node in small: blocks that are reused at once, an engine loop, the real tracker and sender."""
 
 import asyncio
+import faulthandler
 import sys
 import threading
 import time
+import traceback
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,7 @@ class Engine(threading.Thread):
     def run(self) -> None:
         try:
             while True:
+                faulthandler.dump_traceback_later(2.0)  # shows who keeps the interpreter, if someone does
                 self.step()
                 self.beats += 1
                 time.sleep(0.002)
@@ -144,8 +147,12 @@ class Node:
         engine, before, deadline = self.engine, self.engine.beats, time.monotonic() + 3
         while engine.beats == before and not engine.failure and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
+        alive = engine.beats > before and not engine.failure
+        if not alive and not engine.failure and engine.ident is not None:
+            frame = sys._current_frames().get(engine.ident)
+            engine.failure = "".join(traceback.format_stack(frame))
         return {
-            "alive": engine.beats > before and not engine.failure,
+            "alive": alive,
             "failure": engine.failure,
             "free": len(engine.free),
             "held": sorted(engine.holding),
