@@ -72,7 +72,7 @@ class _FaultyWriter:
         self._posted = 0
 
     def room(self) -> bool:
-        return self._writer.room() and not self._stalled
+        return self._writer.room() and not (self._stalled or self._dead)
 
     def write(self, frame: Frame, pieces: Sequence[memoryview]) -> None:
         fault = self._cues.next_fault()
@@ -89,8 +89,8 @@ class _FaultyWriter:
         self._writer.write(frame, pieces)
         if self._late and self._writer.room():
             self._writer.write(*self._late.popleft())
-        self._dead = fault in (Fault.DIE, Fault.TRUNCATE, Fault.CORRUPT)
-        self._stalled = fault is Fault.STALL
+        self._dead = self._dead or fault in (Fault.DIE, Fault.TRUNCATE, Fault.CORRUPT)
+        self._stalled = self._stalled or fault is Fault.STALL
         if fault is Fault.TRUNCATE:
             self._writer.progress()
         if fault is Fault.DELAY:

@@ -93,13 +93,14 @@ class Bench:
         self.slots = [slot.array for slot in pages]
         views = [memoryview(slot.data) for slot in self.slots]
         self.wire = FakeWire()
+        self.engines: list[KeptEngine] = []
         self.sink: Sink
         self.carrier: Carrier
         self.source = np.random.default_rng(1).integers(0, 256, size, np.uint8)
         if transport == "fake":
             self.sink, self.carrier = FakeSink(self.wire, LAYOUT, views, CAPACITY), FakeCarrier(self.wire)
         elif transport in ENGINES:
-            far, near = engine(transport, "sink"), engine(transport, "carrier")
+            far, near = self.engines = [engine(transport, end) for end in ("sink", "carrier")]
             self.sink = EngineSink(transport, lambda: far, LAYOUT, pages, CAPACITY, "127.0.0.1")
             self.carrier = EngineCarrier(lambda: near, LAYOUT, [self.source])
         else:
@@ -201,3 +202,5 @@ async def bench(transport: str) -> AsyncIterator[Bench]:
             writer.close()
         made.carrier.close()
         await made.sink.close()
+        for kept in made.engines:
+            kept.close()
