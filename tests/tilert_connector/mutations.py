@@ -47,12 +47,14 @@ TAGS = ("Hello", "Offer", "Done", "Withdraw", "Welcome", "Refused", "Accepted", 
 
 
 class Frames:
-    """An endless supply. handoffs: how many ids are in use, few enough that frames meet each other's handoffs."""
+    """An endless supply. handoffs: how many ids are in use, few enough that frames meet each other's handoffs.
+    from_decode: mostly what a decode node says, else mostly what a prefill node says."""
 
-    def __init__(self, seed: int, planes: int, handoffs: int = 40) -> None:
+    def __init__(self, seed: int, planes: int, handoffs: int = 40, from_decode: bool = False) -> None:
         self._random = random.Random(seed)
         self._planes = planes
         self._handoffs = handoffs
+        self._shares = (0.5, 0.5, 0.5, 0.5, 4, 2, 6, 2) if from_decode else (2, 6, 4, 2, 0.5, 0.5, 0.5, 0.5)
         self._sent: list[bytes] = []
         self._kinds: tuple[Callable[[], bytes], ...] = (
             self._good,
@@ -82,6 +84,10 @@ class Frames:
             self._sent[self._random.randrange(500)] = frame
         return frame
 
+    def chance(self) -> float:
+        """A number of [0, 1), of the same seed."""
+        return self._random.random()
+
     def message(self) -> FromPrefill | FromDecode:
         """A message as its type allows it."""
         chance = self._random
@@ -104,12 +110,21 @@ class Frames:
             ),
             Done(handoff=handoff, rank=rank, generation=generation, start=chance.choice((0, 0, 8, 2**31 - 1))),
             Withdraw(handoff=handoff, rank=rank, reason=chance.choice(("", "r", "r" * 2048))),
-            Welcome(instance="i", transport="tcp", data_port=1, capacity=1),
-            Refused(code="busy", reason="r", handoff=handoff),
-            Accepted(handoff=handoff, rank=rank, round=0, generation=generation, key=b"k" * 16),
-            Ended(handoff=handoff, state="committed"),
+            Welcome(instance="i", transport=chance.choice(("tcp", "tcp", "none")), data_port=1, capacity=1),
+            Refused(code="busy", reason="r", handoff=chance.choice((handoff, handoff, handoff, ""))),
+            Accepted(
+                handoff=handoff,
+                rank=rank,
+                round=chance.randrange(2),
+                generation=generation,
+                key=b"k" * 16,
+                place=chance.choice((b"", b"p", b"p" * 16384)),
+                held=chance.choice((0, 0, 0, 8, 64, 2**31 - 1)),
+                tail=chance.choice(((), (1, 2), (2**32 - 1,) * 64)),
+            ),
+            Ended(handoff=handoff, state="committed" if chance.random() < 0.2 else "failed"),
         )
-        (one,) = chance.choices(made, (2, 6, 4, 2, 0.5, 0.5, 0.5, 0.5))
+        (one,) = chance.choices(made, self._shares)
         return one
 
     def _good(self) -> bytes:

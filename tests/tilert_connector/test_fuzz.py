@@ -24,13 +24,18 @@ import zmq.asyncio
 from tests.tilert_connector.mutations import Frames
 from tests.tilert_connector.pair import CAPACITY, Pair, pair, until
 from tilert_connector import ReceiverConfig
-from tilert_connector.protocol import MAX_MESSAGE_BYTES, Accepted, Hello, Offer, decode_from_decode, encode
+from tilert_connector.claim import Claim
+from tilert_connector.config import ConnectorConfig
+from tilert_connector.protocol import MAX_MESSAGE_BYTES, Accepted, Hello, Offer, Welcome, decode_from_decode, encode
+from tilert_connector.ticket import Ticket, node_name, sign
+from tilert_connector.tracker import Chunk, Opening, Step
 from tilert_connector.transport.frame import ATTACH, ATTACH_MAGIC, HEADER, HEADER_MAGIC
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1800)]
 LONG = "SPEEDTIER_SOAK_S" in os.environ
 FRAMES = 1_000_000 if LONG else 30_000
 WIRE_FRAMES = 30_000 if LONG else 3_000
+ROUNDS = 1_000 if LONG else 25
 CONNECTIONS = 1_000 if LONG else 40
 PEERS = [b"peer-%d" % number for number in range(8)]
 GROWTH = 96 << 20
@@ -225,3 +230,81 @@ async def granted(one: Target, context: zmq.asyncio.Context, number: int) -> tup
             break
     peer.close(linger=0)
     return found
+
+
+async def test_with_a_key_frames_take_no_slot(seed: int, tmp_path: Path) -> None:
+    """Good handoffs go on all the while, with all the usual time limits."""
+    chance, key = random.Random(seed), tmp_path / "key"
+    key.write_text("k" * 32)
+    key.chmod(0o600)
+    async with pair(receiver=ReceiverConfig(ticket_key_file=str(key), remember=512)) as both:
+        frames, receiver = Frames(seed, len(both.model.layout.planes), handoffs=10_000), both.receiver
+        for number in range(FRAMES // 5):
+            receiver.take([chance.choice(PEERS), frames.next()])
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+            if number % (FRAMES // 20) == 0:
+                assert receiver.status()["slots_held"] == {}
+                claim = signed(both, f"good-{number}", key.read_bytes())
+                chunk = Chunk(request=claim.handoff, blocks=tuple(range(10)), available=150)
+                opening = Opening(request=claim.handoff, claim=claim, tokens=150)
+                step = Step(openings=(opening,), chunks=(chunk,))
+                both.step(step, lambda: both.model.prefill(list(range(10)), 0, 150))
+                both.finish(claim.handoff)
+                receiver.release(await receiver.committed(claim.handoff, 20))
+                assert np.array_equal(both.slot(0), both.model.expected(150, CAPACITY))
+                await both.reported(claim.handoff)
+        assert receiver.status()["messages"]["refused_by_code"]["ticket"] > FRAMES / 500
+
+
+def signed(both: Pair, handoff: str, key: bytes) -> Claim:
+    """A claim with a good ticket."""
+    claim, receiver = both.claim(handoff), both.receiver
+    ticket = Ticket(
+        node=node_name(claim.host, claim.ctrl_port),
+        instance=receiver.instance,
+        handoff=handoff,
+        tokens=150,
+        expires=time.time() + 60,
+    )
+    return Claim(host=claim.host, ctrl_port=claim.ctrl_port, handoff=handoff, ticket=sign([key], ticket))
+
+
+async def test_answers_that_no_decode_node_should_give(seed: int) -> None:
+    """To a prefill node: each handoff ends within its time, and the next decode node is served."""
+    limits = ConnectorConfig(handoff_s=1.0, connect_s=0.5, offer_s=0.5, hold_s=1.0, frame_bytes=4096)
+    async with pair(sender=limits, receiver=ReceiverConfig()) as both:
+        frames = Frames(seed, planes=len(both.model.layout.planes), handoffs=4, from_decode=True)
+        (sender,), context = both.senders, zmq.asyncio.Context()
+        hostile = context.socket(zmq.ROUTER)
+        hostile.linger = 0
+        port = hostile.bind_to_random_port("tcp://127.0.0.1")
+        answering = asyncio.create_task(answer(hostile, frames))
+        try:
+            for number in range(ROUNDS):
+                name = f"fuzz-{number % 4}"
+                claim = Claim(host="127.0.0.1", ctrl_port=port, handoff=name)
+                opening = Opening(request=name, claim=claim, tokens=40, prompt=np.arange(40, dtype="<u4").tobytes())
+                both.step(Step(openings=(opening,), chunks=(Chunk(request=name, blocks=(1, 2, 3), available=40),)))
+                both.finish(name)
+                await both.reported(name, within=5)
+                (record,) = sender.take_records()
+                assert record.end in ("committed", "failed")
+            both.prefill("good", 40, [1, 2, 3])
+            await both.receiver.committed("h-good", 20)
+            assert np.array_equal(both.slot(0), both.model.expected(40, CAPACITY))
+            await both.reported("good")
+        finally:
+            answering.cancel()
+            context.destroy(linger=0)
+
+
+async def answer(hostile: zmq.asyncio.Socket, frames: Frames) -> None:
+    """A welcome most of the time, then anything."""
+    welcome = encode(Welcome(instance="d", transport="tcp", data_port=1, capacity=99))
+    while True:
+        peer, data = await hostile.recv_multipart()
+        if b"Hello" in data and frames.chance() < 0.8:
+            await hostile.send_multipart([peer, welcome])
+        for _ in range(12):
+            await hostile.send_multipart([peer, frames.next()])
