@@ -9,8 +9,6 @@ Invariants: `array` keeps its address for life; after `renew` returned, nothing 
 reaches what `array` shows. Linux only (memfd_create).
 """
 
-import ctypes
-import mmap
 import os
 import secrets
 import threading
@@ -21,26 +19,9 @@ import numpy as np
 
 from speedtier.errors import ConfigError
 from tilert_connector.layout.views import Bytes
+from tilert_connector.transport.mapped import collapse, drop, lay_file, lay_nothing, reserve, rounded
 
 __all__ = ["HeapSlot", "Slot", "SlotPages"]
-
-MAP_FIXED, MAP_NORESERVE, MAP_POPULATE = 0x10, 0x4000, 0x8000
-PROTECTION = mmap.PROT_READ | mmap.PROT_WRITE
-NOWHERE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-
-def _map(address: int | None, size: int, flags: int, descriptor: int = -1) -> int:
-    """Raises OSError."""
-    got = _libc.mmap(address, size, PROTECTION, flags, descriptor, 0)
-    if got is None or got == ctypes.c_size_t(-1).value:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return int(got)
 
 
 class Slot(Protocol):
@@ -56,22 +37,22 @@ class SlotPages:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._mapped = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         self._lock = threading.Lock()
-        self._alias: int | None = None
-        self._retired: list[int] = []
+        self._alias: Bytes | None = None
+        self._retired: list[Bytes] = []
         self.epoch = secrets.token_bytes(16)
         """Names these pages; another one after each `renew`."""
         try:
-            home = mmap.mmap(-1, self._mapped, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
-            self.array: Bytes = np.frombuffer(home, np.uint8, size)
-            """uint8[size], where the engine reads."""
-            self._home = self.array.ctypes.data
             self._files = [self._file()]
             weakref.finalize(self, _close, self._files)
-            _map(self._home, self._mapped, mmap.MAP_SHARED | MAP_FIXED | MAP_POPULATE, self._files[-1])
+            self._home = reserve(size)
+            lay_file(self._home, self._files[-1])
+            collapse(self._home)
         except (OSError, AttributeError) as error:
             raise ConfigError(f"slots: cannot have {size} bytes that writers may share: {error}") from error
+        self.array: Bytes = self._home[:size]
+        """uint8[size], where the engine reads."""
+        self.array[:] = 0  # so that they are there from the start, or the start fails
 
     def share(self) -> tuple[bytes, int]:
         """(epoch, the memory file of these pages); the descriptor is the caller's to close."""
@@ -82,33 +63,38 @@ class SlotPages:
         """(epoch, a second address of these pages), for engines that write to addresses."""
         with self._lock:
             if self._alias is None:
-                self._alias = _map(None, self._mapped, mmap.MAP_SHARED, self._files[-1])
-            return self.epoch, self._alias
+                self._alias = reserve(self.size)
+                lay_file(self._alias, self._files[-1])
+            return self.epoch, self._alias.ctypes.data
 
     def renew(self) -> None:
         """Take the pages away from whoever writes to them, and their content with them."""
         with self._lock:
             fresh = self._file()
-            _map(self._home, self._mapped, mmap.MAP_SHARED | MAP_FIXED, fresh)
+            lay_file(self._home, fresh)
             os.close(self._files.pop())
             self._files.append(fresh)
             self.epoch = secrets.token_bytes(16)
             for address in self._retired:  # what late writers have left there
-                _libc.madvise(address, self._mapped, mmap.MADV_DONTNEED)
+                drop(address)
             if self._alias is not None:
-                # Never unmapped: a late write must not meet anything else at this address, for as long as we live.
-                _map(self._alias, self._mapped, NOWHERE | MAP_FIXED)
+                lay_nothing(self._alias)
+                _retired_for_good.append(self._alias)
                 self._retired.append(self._alias)
                 self._alias = None
 
     def _file(self) -> int:
         descriptor = os.memfd_create("speedtier-slot", os.MFD_CLOEXEC)
         try:
-            os.ftruncate(descriptor, self._mapped)
+            os.ftruncate(descriptor, rounded(self.size))
         except OSError:
             os.close(descriptor)
             raise
         return descriptor
+
+
+_retired_for_good: list[Bytes] = []
+"""Never unmapped: a late write must not meet anything else at such an address, for as long as this process lives."""
 
 
 def _close(files: list[int]) -> None:

@@ -3,7 +3,6 @@
 Invariant: source memory is read only inside `Post.advance`, so whoever keeps others out of that may overwrite it.
 """
 
-import mmap
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from tilert_connector.transport.announce import Place
 from tilert_connector.transport.announced_writer import AnnouncedWriter, say_bye
 from tilert_connector.transport.base import Endpoint
 from tilert_connector.transport.frame import Frame
+from tilert_connector.transport.mapped import lay_file, reserve, rounded
 from tilert_connector.transport.slot_map import SlotMap
 from tilert_connector.transport.sockets import begin_connect
 
@@ -123,9 +123,10 @@ class ShmCarrier:
         if not descriptors:
             raise WireError("place without memory: the decode node sent no descriptor")
         try:
-            if os.fstat(descriptors[0]).st_size < place.size:
+            if os.fstat(descriptors[0]).st_size < rounded(place.size):
                 raise WireError("place is larger than the memory that came along")
-            mapping = mmap.mmap(descriptors[0], place.size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+            memory = reserve(place.size)
+            lay_file(memory, descriptors[0], populate=True)
         except OSError as error:
             raise WireError(f"place cannot be mapped: {error}") from error
-        return _Target(place.epoch, np.frombuffer(mapping, np.uint8), SlotMap(self._layout, place))
+        return _Target(place.epoch, memory, SlotMap(self._layout, place))

@@ -88,7 +88,6 @@ async def until(condition: Callable[[], bool], within: float = 20.0) -> None:
 @contextlib.asynccontextmanager
 async def two(transport: str) -> AsyncIterator[Two]:
     made = Two(transport)
-    await asyncio.to_thread(int)  # the loop keeps its thread
     await made.sink.start()
     try:
         yield made
@@ -118,7 +117,7 @@ async def test_a_writer_that_was_stopped_in_the_middle_cannot_touch_the_next_han
 @pytest.mark.contract("H5")
 async def test_a_killed_writer_is_reported_and_leaves_nothing_behind(transport: str) -> None:
     async with two(transport) as one:
-        before = descriptors(), threading.active_count()
+        before = descriptors()
         await one.begun()
         one.writer.signal(signal.SIGKILL)
         await until(lambda: bool(one.reports))
@@ -129,7 +128,8 @@ async def test_a_killed_writer_is_reported_and_leaves_nothing_behind(transport: 
         await until(lambda: len(one.reports) == 2)
         assert one.reports[1].landed and (one.slot.array == 9).all()
         if transport not in ENGINES:  # those keep connections of their own
-            await until(lambda: (descriptors(), threading.active_count()) <= before)
+            await until(lambda: descriptors() <= before)
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("landing")]
 
 
 def descriptors() -> int:
