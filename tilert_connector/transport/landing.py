@@ -61,16 +61,24 @@ class Landing:
             raise WireError(f"frame says {frame.size} bytes, its planes and tokens have {size}")
         return list(self._views(frame))
 
+    def digest(self, frame: Frame) -> "xxhash.xxh3_64":
+        """The next frame's checksum so far: over its header."""
+        return xxhash.xxh3_64(pack_header(self._frames, self.grant.generation, frame))
+
     def fits(self, frame: Frame, views: Sequence[Bytes], checksum: int) -> bool:
         """Whether the bytes in `views` are the ones that the writer had."""
-        digest = xxhash.xxh3_64(pack_header(self._frames, self.grant.generation, frame))
+        digest = self.digest(frame)
         for view in views:
             digest.update(view.data if view.ndim == 1 else view.tobytes())
-        return digest.intdigest() == checksum
+        return bool(digest.intdigest() == checksum)
 
     def landed(self, frame: Frame, views: Sequence[Bytes], checksum: int) -> None:
         """Count a frame whose bytes are in `views`. Raises WireError if the checksum does not fit."""
-        if not self.fits(frame, views, checksum):
+        self.count(frame, self.fits(frame, views, checksum))
+
+    def count(self, frame: Frame, fits: bool) -> None:
+        """As `landed`, by who took the checksum while the bytes came (see `digest`)."""
+        if not fits:
             raise WireError(f"checksum of frame {self._frames} does not fit: bytes were damaged on the way")
         for plane in range(frame.plane_first, frame.plane_last):
             self._next[plane] = frame.last

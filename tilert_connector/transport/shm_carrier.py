@@ -17,14 +17,15 @@ from tilert_connector.transport.announce import Place
 from tilert_connector.transport.announced_writer import AnnouncedWriter, say_bye
 from tilert_connector.transport.base import Endpoint
 from tilert_connector.transport.frame import Frame
-from tilert_connector.transport.mapped import lay_file, reserve, rounded
+from tilert_connector.transport.mapped import collapse, lay_file, reserve, rounded
 from tilert_connector.transport.slot_map import SlotMap
 from tilert_connector.transport.sockets import begin_connect
 
 __all__ = ["ShmCarrier"]
 
-CHUNK = 256 * 1024
-"""Copied and then hashed, so that the hash finds it in the core's own cache."""
+GROUP = 1 << 20
+"""Bytes that are copied and then hashed, so that the hash finds them in a cache. Less is slower: the two do not like to
+take turns."""
 BUDGET = 4 << 20
 """Bytes moved in one call: about half a millisecond."""
 MAX_MAPPED = 64
@@ -41,11 +42,11 @@ class _Target:
 
 
 class _Copy:
-    """One frame; its generator stops after each chunk."""
+    """One frame; its generator stops after each group."""
 
     def __init__(self, header: bytes, pieces: Sequence[memoryview], views: Iterator[Bytes]) -> None:
         self._digest = xxhash.xxh3_64(header)
-        self._steps = self._chunks([piece.cast("B") for piece in pieces], views)
+        self._steps = self._groups([piece.cast("B") for piece in pieces], views)
         self._over = False
 
     def advance(self) -> bool:
@@ -62,29 +63,37 @@ class _Copy:
     def release(self) -> None:
         """Nothing is held for it."""
 
-    def _chunks(self, pieces: Sequence[memoryview], targets: Iterator[Bytes]) -> Iterator[int]:
+    def _groups(self, pieces: Sequence[memoryview], targets: Iterator[Bytes]) -> Iterator[int]:
+        """Copies, and then hashes, about `GROUP` bytes for each number of bytes that it yields."""
         update = self._digest.update
-        room, filled = memoryview(b""), 0
+        parts: list[memoryview] = []
+        room, filled, end, group = memoryview(b""), 0, 0, 0
         for piece in pieces:
             taken, size = 0, len(piece)
             while taken < size:
-                if filled == len(room):
+                if filled == end:
                     view = next(targets)
                     if view.ndim == 2:  # part of a transposed tile, which comes as one gathered piece
                         part = piece[taken : taken + view.size]
                         view[...] = np.frombuffer(part, np.uint8).reshape(view.shape)
-                        update(part)
-                        taken += view.size
-                        yield view.size
+                        parts.append(part)
+                        taken, group = taken + view.size, group + view.size
                         continue
-                    room, filled = view.data, 0
-                count = min(CHUNK, size - taken, len(room) - filled)
-                part = piece[taken : taken + count]
+                    room, filled, end = view.data, 0, view.size
+                count = min(GROUP, size - taken, end - filled)
+                part = piece if count == size else piece[taken : taken + count]
                 room[filled : filled + count] = part
-                update(part)
-                taken += count
-                filled += count
-                yield count
+                parts.append(part)
+                taken, filled, group = taken + count, filled + count, group + count
+                if group >= GROUP:
+                    for part in parts:
+                        update(part)
+                    parts.clear()
+                    yield group
+                    group = 0
+        for part in parts:
+            update(part)
+        yield group
 
 
 class ShmCarrier:
@@ -127,6 +136,7 @@ class ShmCarrier:
                 raise WireError("place is larger than the memory that came along")
             memory = reserve(place.size)
             lay_file(memory, descriptors[0], populate=True)
+            collapse(memory)
         except OSError as error:
             raise WireError(f"place cannot be mapped: {error}") from error
         return _Target(place.epoch, memory, SlotMap(self._layout, place))
