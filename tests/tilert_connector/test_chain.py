@@ -52,3 +52,12 @@ def test_tenants_and_models_share_nothing_and_order_counts() -> None:
     swapped = describe(ids[BLOCK:] + ids[:BLOCK], ORIGIN).chain
     assert shared_blocks(mine, swapped) == 0 and len(mine) == 3 * DIGEST
     assert shared_blocks(b"", mine) == -1
+
+
+@pytest.mark.contract("H12")
+def test_a_digest_says_nothing_without_what_precedes_it() -> None:
+    """Nobody who sees digests of two tenants can tell that they asked the same, or where a text repeats itself."""
+    ids = [5] * (3 * BLOCK)
+    chains = [describe(ids, origin).chain for origin in (ORIGIN, root("model", "salt"))]
+    digests = [chain[n : n + DIGEST] for chain in chains for n in range(0, len(chain), DIGEST)]
+    assert len(set(digests)) == len(digests) == 8

@@ -211,3 +211,21 @@ async def test_blocks_are_held_no_longer_than_hold_s() -> None:
         with pytest.raises(HandoffFailed):
             await both.receiver.committed("h-b", 10)
         both.receiver.release(held)
+
+
+@pytest.mark.contract("H5", "H6")
+async def test_two_requests_under_one_id_are_not_mixed(caplog: pytest.LogCaptureFixture) -> None:
+    async with pair("gqa") as both:
+        twin = Opening(request="twin", claim=both.claim("h-r"), tokens=32)
+        both.step(Step(openings=(both.opening("r", 32), twin)))
+        await until(lambda: "request r is handed off under the same id" in caplog.text)
+        chunks = tuple(
+            Chunk(request=name, blocks=blocks, available=32) for name, blocks in (("r", (0, 1)), ("twin", (2, 3)))
+        )
+        both.step(Step(chunks=chunks), lambda: both.model.prefill([0, 1], 0, 32, 1))
+        held = await both.receiver.committed("h-r", 5)
+        assert np.array_equal(both.slot(0), both.model.expected(32, CAPACITY, 1))
+        for name in ("r", "twin"):
+            both.finish(name)
+            await both.reported(name)
+        both.receiver.release(held)

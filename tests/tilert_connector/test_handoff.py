@@ -1,5 +1,6 @@
 """Sender to receiver, byte for byte."""
 
+import asyncio
 import socket
 
 import numpy as np
@@ -149,3 +150,44 @@ async def test_silent_connections_to_the_data_port_keep_no_writer_out() -> None:
         finally:
             for one in silent:
                 one.close()
+
+
+@pytest.mark.contract("H2", "H10")
+async def test_layers_of_the_last_chunk_arrive_before_the_step_is_over() -> None:
+    async with pair("gqa") as both:
+        blocks, layers = list(range(7)), range(len(both.model.exporter.layers))
+        chunk = Chunk(request="r", blocks=tuple(blocks), available=100)
+        step = Step(openings=(both.opening("r", 100),), chunks=(chunk,))
+        both.senders[0].begin(step)
+        both.model.prefill(blocks, 0, 100)
+        for layer in layers:
+            both.senders[0].save(layer)
+        held = await both.receiver.committed("h-r", 10)
+        assert np.array_equal(both.slot(0), both.model.expected(100, CAPACITY))
+        both.senders[0].advance(step)
+        both.finish("r")
+        await both.reported("r")
+        both.receiver.release(held)
+
+
+@pytest.mark.contract("H2", "H6")
+async def test_of_an_earlier_chunk_no_layer_leaves_before_its_step_is_over() -> None:
+    async with pair("gqa") as both:
+        blocks = list(range(7))
+        chunk = Chunk(request="r", blocks=tuple(blocks[:3]), available=48)
+        step = Step(openings=(both.opening("r", 100),), chunks=(chunk,))
+        both.senders[0].begin(step)
+        await until(lambda: both.receiver.status()["open"].get("writing") == 1)
+        for layer in range(len(both.model.exporter.layers)):
+            both.senders[0].save(layer)
+        await asyncio.sleep(0.1)
+        assert max(both.senders[0]._outgoing["r"].queued) == 0
+        both.model.prefill(blocks, 0, 48)
+        both.senders[0].advance(step)
+        last = Chunk(request="r", blocks=tuple(blocks[3:]), available=100)
+        both.step(Step(chunks=(last,)), lambda: both.model.prefill(blocks, 48, 100))
+        both.finish("r")
+        held = await both.receiver.committed("h-r", 10)
+        assert np.array_equal(both.slot(0), both.model.expected(100, CAPACITY))
+        await both.reported("r")
+        both.receiver.release(held)

@@ -18,6 +18,7 @@ from tilert_connector.protocol import (
     Hello,
     Offer,
     Welcome,
+    Withdraw,
     decode_from_prefill,
     encode,
 )
@@ -76,6 +77,30 @@ async def test_an_acceptance_of_a_round_that_is_over_opens_nothing() -> None:
         await until(lambda: bool(carrier.opened))
         await asyncio.sleep(0.1)
         assert carrier.opened == [2]
+    finally:
+        await asyncio.to_thread(sender.close)
+        context.destroy(linger=0)
+
+
+@pytest.mark.contract("H2", "H12")
+@pytest.mark.parametrize("held", [1, 64])
+async def test_a_decode_node_that_says_it_holds_what_it_was_not_told_gets_nothing(held: int) -> None:
+    """The prompt must not be shared, so nobody can hold a part of it."""
+    context, carrier = zmq.asyncio.Context(), RecordingCarrier()
+    script = Script(context)
+    carriers = make_carriers({"still": lambda: carrier})
+    sender = Sender(ConnectorConfig(), 0, fingerprint(), PagedModel("mla", 16, 4).exporter, carriers)
+    claim = Claim(host="127.0.0.1", ctrl_port=script.port, handoff="h")
+    try:
+        sender.begin(Step(openings=(Opening(request="r", claim=claim, tokens=20),)))
+        assert isinstance(await script.hear(), Hello)
+        await script.say(Welcome(instance="d", transport="still", data_port=1, capacity=99))
+        offer = await script.hear()
+        assert isinstance(offer, Offer) and (offer.chain, offer.rest) == (b"", ())
+        await script.say(Accepted(handoff="h", rank=0, round=0, generation=1, key=bytes(16), held=held))
+        said = await script.hear()
+        assert isinstance(said, Withdraw) and f"says it holds {held} leading tokens" in said.reason
+        assert not carrier.opened
     finally:
         await asyncio.to_thread(sender.close)
         context.destroy(linger=0)

@@ -13,6 +13,8 @@ from speedtier.errors import ConfigError
 from tests.tilert_connector.paged_model import fingerprint
 from tests.tilert_connector.pair import until
 from tilert_connector import HandoffFailed, HandoffTimeout, Receiver, ReceiverConfig
+from tilert_connector.chain import describe, root
+from tilert_connector.errors import WireError
 from tilert_connector.layout import mla_layout
 from tilert_connector.protocol import (
     Accepted,
@@ -339,3 +341,36 @@ async def test_what_happened_is_counted_and_logged(caplog: pytest.LogCaptureFixt
     size = LAYOUT.slot_bytes(8)
     assert first[0] == "INFO" and f"handoff=h end=committed tokens=8 held=0 bytes={size} transport=fake" in first[1]
     assert second[0] == "WARNING" and "handoff=g end=failed" in second[1] and "reason=withdrawn" in second[1]
+
+
+@pytest.mark.contract("H2", "H12")
+async def test_bytes_from_a_later_token_than_is_held_do_not_land() -> None:
+    async with node() as one:
+        peer = one.peer()
+        await peer.greet()
+        accepted = await peer.offer("h")
+        assert isinstance(accepted, Accepted)
+        writer = FakeCarrier(one.wire).open(one.sink.describe(), accepted.generation, accepted.key)
+        (frame,) = cut_frames(LAYOUT, ALL, 4, 8, 1 << 20)
+        writer.write(frame, [memoryview(bytes(frame.size))])
+        with pytest.raises(WireError, match="starts plane 0 at token 4, expected 0"):
+            writer.progress()
+        await peer.say(Done(handoff="h", rank=0, generation=accepted.generation))
+        ended = await peer.hear()
+        assert isinstance(ended, Ended) and ended.state == "failed"
+
+
+@pytest.mark.contract("H12")
+async def test_ranks_that_describe_other_prompts_are_not_put_together() -> None:
+    prefixes = [describe(range(first, first + 8), root("m", "")) for first in (0, 1)]
+    async with node() as one:
+        peers = [one.peer(), one.peer()]
+        for rank, (peer, prefix) in enumerate(zip(peers, prefixes, strict=True)):
+            await peer.greet()
+            planes = ((rank, rank + 1),)
+            origin = root("m", str(rank))
+            await peer.say(
+                Offer(handoff="h", rank=rank, round=0, tokens=8, planes=planes, chain=origin, rest=prefix.ids)
+            )
+            answer = await peer.hear()
+        assert isinstance(answer, Refused) and answer.code == "conflict" and "chain is another" in answer.reason

@@ -246,3 +246,40 @@ async def test_a_writer_cannot_leave_out_more_than_is_held() -> None:
             ended = await peer.hear()
             assert isinstance(ended, Ended) and f"began at token {start}, 0 were held" in ended.reason
             await until(lambda: one.receiver.status()["slots_held"] == {})
+
+
+@pytest.mark.contract("H2", "H4", "H12")
+async def test_a_later_round_does_not_build_on_what_the_slot_has_lost() -> None:
+    async with pair("gqa", "fake") as both:
+        turns = Turns(both)
+        held, _ = await turns.hand(PROMPT[:100])
+        turns.decoded(held, [])
+        both.step(Step(openings=(both.opening("p", 180, PROMPT[:180]),)))
+        await until(lambda: both.receiver.status()["open"].get("writing") == 1)
+        both.sink.lose()
+        both.step(Step(preempted=("p",)))
+        await until(lambda: both.senders[0]._outgoing["p"].offered_round == 1)
+        blocks = list(range(40, 52))
+        chunk = Chunk(request="p", blocks=tuple(blocks), available=180, restart=True)
+        both.step(Step(chunks=(chunk,)), lambda: both.model.prefill(blocks, 0, 180, 0))
+        both.finish("p")
+        with pytest.raises(HandoffFailed, match="cost the slot what others had brought"):
+            await both.receiver.committed("h-p", 10)
+        await both.reported("p")
+
+
+@pytest.mark.contract("H6", "H12")
+async def test_preempted_when_nothing_is_missing_is_not_offered_again() -> None:
+    async with pair("gqa") as both:
+        turns = Turns(both)
+        held, _ = await turns.hand(PROMPT[:100])
+        turns.decoded(held, [])
+        both.step(Step(openings=(both.opening("p", 100, PROMPT[:100]),)))
+        outgoing = both.senders[0]._outgoing["p"]
+        held = await both.receiver.committed("h-p", 10)
+        both.step(Step(preempted=("p",)))
+        both.step(Step(chunks=(Chunk(request="p", blocks=(1, 2, 3, 4, 5, 6, 7), available=100, restart=True),)))
+        both.finish("p")
+        await both.reported("p")
+        assert (outgoing.state, outgoing.reason, outgoing.offered_round) == ("committed", "", 0)
+        both.receiver.release(held)
