@@ -38,7 +38,7 @@ class ConnectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     )
     frame_bytes: Annotated[
         int, msgspec.Meta(ge=4096, le=1 << 30, description="Largest frame on the data plane, in bytes.")
-    ] = 4 << 20
+    ] = 2 << 20
     max_lanes: Annotated[int, msgspec.Meta(ge=1, description="Decode nodes that may be written to at a time.")] = 64
     ticket_key_file: Annotated[
         str, msgspec.Meta(description="File with the router's ticket keys; claims without its ticket are then refused.")

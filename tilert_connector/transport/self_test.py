@@ -23,7 +23,7 @@ __all__ = ["SELF_TEST_GENERATION", "Measured", "Pattern", "pattern_tokens", "sel
 log = logging.getLogger("speedtier.receiver")
 SELF_TEST_GENERATION = 2**62
 """No handoff ever gets this one: generations count from 1."""
-FRAME_BYTES = 4 << 20
+FRAME_BYTES = 2 << 20
 MOST_BYTES = 64 << 20
 PAUSE_S = 0.0002
 

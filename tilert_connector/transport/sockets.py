@@ -14,6 +14,16 @@ from tilert_connector.errors import WireError
 __all__ = ["begin_connect", "connected", "keep_alive", "listen", "listen_here", "same_user"]
 
 
+BUFFER = 4 << 20
+"""Asked of the kernel for what is in flight: a connection carries one grant, too short a life to find its own size."""
+
+
+def _widen(sock: socket.socket) -> None:
+    """Before it connects or listens, so that the window may be as wide."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+
+
 def keep_alive(sock: socket.socket) -> None:
     """Let the kernel find a peer that vanished without a word within about half a minute."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -29,7 +39,9 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening TCP socket; port 0 takes a free one. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=128)
+        _widen(listener)  # connections take it over when they are accepted
+        return listener
     except (OSError, OverflowError) as error:
         raise ConfigError(f"data_port: cannot listen on {host}:{port}: {error}") from error
 
@@ -62,6 +74,8 @@ def begin_connect(host: str, port: int, *, here: bool = False) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
+        if not here:
+            _widen(sock)
         code = sock.connect_ex(_name(port) if here else (host, port))
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, os.strerror(code))
