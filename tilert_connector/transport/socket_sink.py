@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import Callable
 
+from tilert_connector.errors import WireError
 from tilert_connector.transport.base import Endpoint, Grant, Report
 from tilert_connector.transport.frame import ATTACH, ATTACH_MAGIC
 from tilert_connector.transport.landing_thread import LandingThread
@@ -134,13 +135,16 @@ class SocketSink:
                 return False
             if not hmac.compare_digest(admission.grant.key, key):
                 return False
-            admission.timer.cancel()
             sock.setblocking(True)
             thread = admission.thread = self._land(sock, admission.grant)
+            admission.timer.cancel()
             thread.ended.add_done_callback(lambda _: self._reported(admission, thread))
             thread.start()
             return True
         except (OSError, TimeoutError, ValueError):
+            return False
+        except WireError as error:
+            log.warning("data port: a writer cannot be let in: %s", error)
             return False
 
     async def _read_attach(self, sock: socket.socket) -> tuple[int, bytes]:
