@@ -1,5 +1,6 @@
 """H12 on the real stack: a conversation sends what is new, and its answers are those of a cold run."""
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from persistent_engine.server.node import layout_of
 from tests.e2e.serving import Client, plain_vllm, prompts, stack
 
 TURNS, NEW, REPLY = 10, 60, 40
+SOAK = "SPEEDTIER_SOAK_S" in os.environ
 
 
 class Talk:
@@ -62,7 +64,8 @@ def words(count: int, seed: int) -> Sequence[list[int]]:
 @pytest.mark.contract("H2", "H12")
 @pytest.mark.vllm
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tiny-gqa", "tiny-mla"])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["tiny-gqa", "tiny-mla"] if SOAK else ["tiny-gqa"])
 async def test_ten_turns_send_what_is_new(name: str, tmp_path: Path) -> None:
     async with talk(name, tmp_path) as one:
         history: list[int] = []

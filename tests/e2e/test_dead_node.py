@@ -19,8 +19,7 @@ from deploy.up import UpConfig, deployment
 from deploy.up.deployment import Deployment
 from tests.e2e.serving import QUIET, Client, prompts
 
-COUNT = int(os.environ.get("SPEEDTIER_DEATHS", "6"))
-"""Faults; `make soak` sets 100."""
+COUNT = 30 if "SPEEDTIER_SOAK_S" in os.environ else 3
 NAME, REPLY, LIMIT_S = "tiny-gqa", 24, 6.0
 TIMEOUTS = {"connect": 1.0, "prefill": 5.0, "handoff": 3.0, "stall": 2.0}
 GRACE_S = 10.0

@@ -9,8 +9,8 @@ import pytest
 from tests.tilert_connector.faults.engines import engine_missing
 from tests.tilert_connector.faults.schedule import FAULTS, schedule
 
-FULL = int(os.environ.get("SPEEDTIER_FAULTS", "0"))
-"""How many faults; `make soak` sets 1000."""
+FULL = int(os.environ.get("SPEEDTIER_FAULTS", "1000" if "SPEEDTIER_SOAK_S" in os.environ else "0"))
+"""How many faults, over all transports."""
 SEED = int(os.environ.get("SPEEDTIER_SEED", "1"))
 TRANSPORTS = ("tcp", "shm", "nixl", "mooncake") if FULL else ("tcp", "shm")
 DESCRIPTORS, THREADS = 160, 40
