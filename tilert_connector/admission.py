@@ -188,6 +188,8 @@ class Admission:
             inbound = self._queue.popleft()
             inbound.slot, inbound.generation, inbound.blocks, inbound.tail = taken
             inbound.content = self._sink.content(inbound.slot)
+            if self._sink.late:
+                inbound.tail = ()
             inbound.state = State.WRITING
             self._set_timer(inbound, self._config.handoff_s, "it was not written in time")
             for writing in inbound.writings.values():

@@ -51,6 +51,10 @@ class AnnouncedLanding(LandingThread):
         self._loop.call_later(GRACE_S, self._shut, socket.SHUT_RDWR)
 
     def _begin(self) -> None:
+        if self._patience_s:
+            # What lies there already must not be taken for what is to arrive: it would be acknowledged too early, and
+            # the late bytes would land on the next handoff.
+            self._landing.blot()
         data = encode_place(self._place)
         if self._descriptor < 0:
             self._sock.sendall(data)

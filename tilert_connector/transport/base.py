@@ -53,6 +53,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class Sink(Protocol):
     """The decode node's end. All methods are called on one asyncio loop."""
 
+    late: bool
+    """Whether bytes may still arrive after their writer was told that they have. Such a writer must not build on state
+    of which the slot may hold more than it was told."""
+
     async def start(self) -> None:
         """Begin to listen. Raises ConfigError if the address cannot be bound."""
 

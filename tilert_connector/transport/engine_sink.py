@@ -42,6 +42,7 @@ class EngineSink(SocketSink):
         super().__init__()
         self._transport = transport
         self._engine = make()
+        self.late = self._engine.patience_s > 0
         self._layout = layout
         self._slots = slots
         self._capacity = capacity

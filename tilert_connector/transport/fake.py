@@ -77,6 +77,8 @@ class FakeWire:
 class FakeSink:
     """`slots`: writable memory of `layout.slot_bytes(capacity)` bytes each."""
 
+    late = False
+
     def __init__(self, wire: FakeWire, layout: KvLayout, slots: Sequence[memoryview], capacity: int) -> None:
         self._wire = wire
         self._layout = layout

@@ -7,6 +7,7 @@ here; every transport shares it.
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import xxhash
 
 from tilert_connector.errors import WireError
@@ -16,6 +17,8 @@ from tilert_connector.transport.base import Grant
 from tilert_connector.transport.frame import Frame, pack_header
 
 __all__ = ["Landing"]
+
+BLOT = 1 << 18
 
 
 class Landing:
@@ -71,6 +74,18 @@ class Landing:
         for view in views:
             digest.update(view.data if view.ndim == 1 else view.tobytes())
         return bool(digest.intdigest() == checksum)
+
+    def blot(self) -> None:
+        """Overwrite all that may be written with noise."""
+        noise = np.random.default_rng().integers(0, 256, BLOT, np.uint8)
+        for plane in self._next:
+            size = self._layout.planes[plane].token_bytes * (self.grant.tokens - self.grant.held)
+            for view in self._views(Frame(plane, plane + 1, self.grant.held, self.grant.tokens, size)):
+                if view.ndim > 1:
+                    view[...] = np.resize(noise, view.shape)
+                    continue
+                for start in range(0, view.size, BLOT):
+                    view[start : start + BLOT] = noise[: view.size - start]
 
     def landed(self, frame: Frame, views: Sequence[Bytes], checksum: int) -> None:
         """Count a frame whose bytes are in `views`. Raises WireError if the checksum does not fit."""

@@ -39,6 +39,8 @@ class _Admission:
 class SocketSink:
     """A transport says how to listen, who may connect and which thread lands."""
 
+    late = False
+
     def __init__(self) -> None:
         self._admissions: dict[int, _Admission] = {}
         self._landed: dict[int, list[_Admission]] = {}  # slot -> what landed of the handoff that has it

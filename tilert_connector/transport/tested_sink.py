@@ -23,6 +23,7 @@ class TestedSink:
 
     def __init__(self, sink: Sink, layout: KvLayout, slot: Bytes, capacity: int) -> None:
         self._sink = sink
+        self.late = sink.late
         self._layout = layout
         self._slot = slot
         self._capacity = capacity

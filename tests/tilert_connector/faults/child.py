@@ -86,14 +86,17 @@ class Child:
 async def serve(first: dict[str, Any], handlers: Handlers) -> None:
     """The child's end: answer until the parent's end is closed."""
     tasks = set[asyncio.Task[None]]()
-    print(json.dumps(first), flush=True)
+    # Libraries print as they like; only this end of the pipe is ours.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    print(json.dumps(first), file=answers)
 
     async def answer(number: int, what: str, arguments: dict[str, Any]) -> None:
         try:
             result = await handlers[what](**arguments)
         except Exception as error:
             result = {"defect": repr(error)}
-        print(json.dumps([number, result]), flush=True)
+        print(json.dumps([number, result]), file=answers)
 
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
