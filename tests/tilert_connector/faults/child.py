@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TextIO
 
-__all__ = ["Child", "Gone", "serve"]
+__all__ = ["Child", "Gone", "descriptors", "serve", "take_stdout"]
 
 Handlers = dict[str, Callable[..., Awaitable[Any]]]
 
@@ -83,12 +83,16 @@ class Child:
                 future.set_exception(Gone())
 
 
-async def serve(first: dict[str, Any], handlers: Handlers) -> None:
-    """The child's end: answer until the parent's end is closed."""
-    tasks = set[asyncio.Task[None]]()
-    # Libraries print as they like; only this end of the pipe is ours.
+def take_stdout() -> TextIO:
+    """The pipe to the parent, for answers alone: libraries print as they like. Call it first."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    return answers
+
+
+async def serve(answers: TextIO, first: dict[str, Any], handlers: Handlers) -> None:
+    """The child's end: answer until the parent's end is closed."""
+    tasks = set[asyncio.Task[None]]()
     print(json.dumps(first), file=answers)
 
     async def answer(number: int, what: str, arguments: dict[str, Any]) -> None:

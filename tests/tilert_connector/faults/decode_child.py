@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.tilert_connector.faults.child import descriptors, serve
+from tests.tilert_connector.faults.child import descriptors, serve, take_stdout
 from tests.tilert_connector.faults.terms import CAPACITY, MARK, model, receiving
 from tilert_connector import HandoffFailed, HandoffTimeout, Receiver
 from tilert_connector.transport import allocate_slots, open_sink
@@ -59,11 +59,12 @@ class Node:
 
 
 async def main() -> None:
+    answers = take_stdout()
     transport, slots, ctrl_port, data_port = sys.argv[1], *map(int, sys.argv[2:5])
     node = Node(transport, slots, ctrl_port, data_port)
     await node.receiver.start()
     handlers = {"take": node.take, "cancel": node.cancel, "status": node.status, "close": node.close}
-    await serve({"ctrl_port": node.receiver.ctrl_port, "data_port": node.receiver.data_port}, handlers)
+    await serve(answers, {"ctrl_port": node.receiver.ctrl_port, "data_port": node.receiver.data_port}, handlers)
 
 
 if __name__ == "__main__":

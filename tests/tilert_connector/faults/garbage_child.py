@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.tilert_connector.faults.child import serve
+from tests.tilert_connector.faults.child import serve, take_stdout
 from tilert_connector.claim import Claim
 from tilert_connector.config import ConnectorConfig
 from tilert_connector.exporter import Exporter
@@ -64,7 +64,8 @@ class Node:
 
 
 async def main() -> None:
-    await serve({}, {"prefill": Node(sys.argv[1], sys.argv[2], int(sys.argv[3])).prefill})
+    answers = take_stdout()
+    await serve(answers, {}, {"prefill": Node(sys.argv[1], sys.argv[2], int(sys.argv[3])).prefill})
 
 
 if __name__ == "__main__":

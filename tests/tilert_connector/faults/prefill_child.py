@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.tilert_connector.faults.child import descriptors, serve
+from tests.tilert_connector.faults.child import descriptors, serve, take_stdout
 from tests.tilert_connector.faults.terms import MARK, PREFILL, model, prompt
 from tilert_connector.claim import Claim
 from tilert_connector.sender import Sender
@@ -162,9 +162,10 @@ class Node:
 
 
 async def main() -> None:
+    answers = take_stdout()
     node = Node()
     node.engine.start()
-    await serve({"blocks": BLOCKS}, {"prefill": node.prefill, "status": node.status, "calm": node.calm})
+    await serve(answers, {"blocks": BLOCKS}, {"prefill": node.prefill, "status": node.status, "calm": node.calm})
 
 
 if __name__ == "__main__":
