@@ -30,7 +30,7 @@ class Post(Protocol):
         """Move what can be moved now; whether its bytes have left our hands. Raises WireError."""
 
     def checksum(self) -> int:
-        """xxh3-64 over header and bytes; once `advance` returned True."""
+        """The frame's; once `advance` returned True."""
 
     def release(self) -> None:
         """The sink has confirmed it: nothing is read for it any more."""

@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import xxhash
 
 from tilert_connector.errors import WireError
 from tilert_connector.layout.kv_layout import KvLayout
@@ -20,6 +19,7 @@ from tilert_connector.layout.views import Bytes
 from tilert_connector.transport.announce import Place
 from tilert_connector.transport.announced_writer import AnnouncedWriter, Post, say_bye
 from tilert_connector.transport.base import Endpoint
+from tilert_connector.transport.checksum import begin_checksum
 from tilert_connector.transport.engine import Engine, Span, Transfer
 from tilert_connector.transport.frame import Frame
 from tilert_connector.transport.slot_map import SlotMap
@@ -115,7 +115,7 @@ class EngineCarrier:
     def post(self, target: _Target, header: bytes, frame: Frame, pieces: Sequence[memoryview]) -> _Write:
         self._sweep()
         target.slot.check(frame, pieces)
-        digest = xxhash.xxh3_64(header)
+        digest = begin_checksum(header)
         sources: list[Bytes] = []
         gathered: list[Bytes] = []
         for piece in pieces:

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import xxhash
 
 from tilert_connector.errors import WireError
 from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.transport.base import Endpoint, Grant, Report
+from tilert_connector.transport.checksum import begin_checksum
 from tilert_connector.transport.frame import Frame, pack_header
 from tilert_connector.transport.landing import Landing
 
@@ -204,7 +204,7 @@ class FakeWriter:
         return len(self._out) < 2
 
     def write(self, frame: Frame, pieces: Sequence[memoryview]) -> None:
-        digest = xxhash.xxh3_64(pack_header(self._posted, self._generation, frame))
+        digest = begin_checksum(pack_header(self._posted, self._generation, frame))
         for piece in pieces:
             digest.update(piece.cast("B"))
         self._out.append((self._posted, frame, pieces, digest.intdigest()))

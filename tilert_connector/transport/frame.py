@@ -4,7 +4,7 @@ Invariant: a frame names planes and tokens, never an offset, so that a writer ca
 slot that it was granted. Frames of one grant cover each plane from token 0 upwards without a gap.
 
 On the wire (little-endian): attach (once per connection), then per frame: header, the planes' bytes in
-the order of `Plane.spans`, xxh3-64 over header and bytes. The sink answers each frame with an ack.
+the order of `Plane.spans`, their checksum (see `checksum`). The sink answers each frame with an ack.
 """
 
 import struct

@@ -14,6 +14,7 @@ from tilert_connector.errors import WireError
 from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.layout.views import Bytes, plane_views
 from tilert_connector.transport.base import Grant
+from tilert_connector.transport.checksum import begin_checksum
 from tilert_connector.transport.frame import Frame, pack_header
 
 __all__ = ["Landing"]
@@ -65,8 +66,8 @@ class Landing:
         return list(self._views(frame))
 
     def digest(self, frame: Frame) -> "xxhash.xxh3_64":
-        """The next frame's checksum so far: over its header."""
-        return xxhash.xxh3_64(pack_header(self._frames, self.grant.generation, frame))
+        """The next frame's checksum, before its bytes."""
+        return begin_checksum(pack_header(self._frames, self.grant.generation, frame))
 
     def fits(self, frame: Frame, views: Sequence[Bytes], checksum: int) -> bool:
         """Whether the bytes in `views` are the ones that the writer had."""

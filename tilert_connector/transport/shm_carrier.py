@@ -5,29 +5,23 @@ Invariant: source memory is read only inside `Post.advance`, so whoever keeps ot
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
-
-import numpy as np
-import xxhash
+from collections.abc import Sequence
 
 from tilert_connector.errors import WireError
 from tilert_connector.layout.kv_layout import KvLayout
 from tilert_connector.layout.views import Bytes
 from tilert_connector.transport.announce import Place
-from tilert_connector.transport.announced_writer import AnnouncedWriter, say_bye
+from tilert_connector.transport.announced_writer import AnnouncedWriter, Post, say_bye
 from tilert_connector.transport.base import Endpoint
 from tilert_connector.transport.frame import Frame
+from tilert_connector.transport.hashed_copy import Kernel, kernel
 from tilert_connector.transport.mapped import collapse, lay_file, reserve, rounded
+from tilert_connector.transport.shm_copy import begin_copy
 from tilert_connector.transport.slot_map import SlotMap
 from tilert_connector.transport.sockets import begin_connect
 
 __all__ = ["ShmCarrier"]
 
-GROUP = 1 << 20
-"""Bytes that are copied and then hashed, so that the hash finds them in a cache. Less is slower: the two do not like to
-take turns."""
-BUDGET = 4 << 20
-"""Bytes moved in one call: about half a millisecond."""
 MAX_MAPPED = 64
 """Slots that stay mapped between grants: mapping one anew costs as much as copying a good part of it."""
 
@@ -41,61 +35,6 @@ class _Target:
         self.slot = slot
 
 
-class _Copy:
-    """One frame; its generator stops after each group."""
-
-    def __init__(self, header: bytes, pieces: Sequence[memoryview], views: Iterator[Bytes]) -> None:
-        self._digest = xxhash.xxh3_64(header)
-        self._steps = self._groups([piece.cast("B") for piece in pieces], views)
-        self._over = False
-
-    def advance(self) -> bool:
-        moved = 0
-        while moved < BUDGET and not self._over:
-            size = next(self._steps, -1)
-            self._over = size < 0
-            moved += size
-        return self._over
-
-    def checksum(self) -> int:
-        return int(self._digest.intdigest())
-
-    def release(self) -> None:
-        """Nothing is held for it."""
-
-    def _groups(self, pieces: Sequence[memoryview], targets: Iterator[Bytes]) -> Iterator[int]:
-        """Copies, and then hashes, about `GROUP` bytes for each number of bytes that it yields."""
-        update = self._digest.update
-        parts: list[memoryview] = []
-        room, filled, end, group = memoryview(b""), 0, 0, 0
-        for piece in pieces:
-            taken, size = 0, len(piece)
-            while taken < size:
-                if filled == end:
-                    view = next(targets)
-                    if view.ndim == 2:  # part of a transposed tile, which comes as one gathered piece
-                        part = piece[taken : taken + view.size]
-                        view[...] = np.frombuffer(part, np.uint8).reshape(view.shape)
-                        parts.append(part)
-                        taken, group = taken + view.size, group + view.size
-                        continue
-                    room, filled, end = view.data, 0, view.size
-                count = min(GROUP, size - taken, end - filled)
-                part = piece if count == size else piece[taken : taken + count]
-                room[filled : filled + count] = part
-                parts.append(part)
-                taken, filled, group = taken + count, filled + count, group + count
-                if group >= GROUP:
-                    for part in parts:
-                        update(part)
-                    parts.clear()
-                    yield group
-                    group = 0
-        for part in parts:
-            update(part)
-        yield group
-
-
 class ShmCarrier:
     """`layout`: of the slots that it will write to."""
 
@@ -104,6 +43,7 @@ class ShmCarrier:
 
     def __init__(self, layout: KvLayout) -> None:
         self._layout = layout
+        self._kernel: Kernel | None = kernel()
         self._targets: dict[int, _Target] = {}  # by slot, least recently used first
 
     def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes = b"") -> AnnouncedWriter[_Target]:
@@ -121,9 +61,9 @@ class ShmCarrier:
             del self._targets[next(iter(self._targets))]
         return known
 
-    def post(self, target: _Target, header: bytes, frame: Frame, pieces: Sequence[memoryview]) -> _Copy:
+    def post(self, target: _Target, header: bytes, frame: Frame, pieces: Sequence[memoryview]) -> Post:
         target.slot.check(frame, pieces)
-        return _Copy(header, pieces, target.slot.views(target.memory, frame))
+        return begin_copy(self._kernel, header, pieces, list(target.slot.views(target.memory, frame)))
 
     def abandon(self, connection: socket.socket, posts: Sequence[object]) -> None:
         say_bye(connection)  # what was not copied yet never will be

@@ -8,10 +8,9 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 
-import xxhash
-
 from tilert_connector.errors import WireError
 from tilert_connector.transport.base import Endpoint
+from tilert_connector.transport.checksum import begin_checksum
 from tilert_connector.transport.frame import ACK, ATTACH, ATTACH_MAGIC, CHECKSUM, Frame, pack_header
 from tilert_connector.transport.sockets import begin_connect, connected
 
@@ -49,7 +48,7 @@ class TcpWriter:
 
     def write(self, frame: Frame, pieces: Sequence[memoryview]) -> None:
         header = pack_header(self._posted, self._generation, frame)
-        digest = xxhash.xxh3_64(header)
+        digest = begin_checksum(header)
         self._out.append(memoryview(header))
         for piece in pieces:
             flat = piece.cast("B")

@@ -1,0 +1,124 @@
+"""Copies and takes xxh3-64's sums in one pass, past the processor's caches.
+
+Stores that bypass the caches spare reading what is overwritten, as libc's memcpy does for large sizes alone; the sums
+cost next to nothing beside them. Source of the sums: the XXH3 specification (github.com/Cyan4973/xxHash,
+doc/xxhash_spec.md), lengths above 240. Written in numba's language because no C compiler may be asked for where this
+is installed. Importing this module compiles, or loads from numba's cache.
+
+Invariant: when `move` returns, whoever is told about it afterwards sees the bytes.
+"""
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+__all__ = ["move"]
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+LANES = ir.VectorType(I64, 8)
+SWAP = ir.Constant(ir.VectorType(I32, 8), [1, 0, 3, 2, 5, 4, 7, 6])
+SIGNATURE = types.void(*[types.int64] * 5)
+AHEAD = 2048
+"""Bytes that are fetched before they are read."""
+
+
+def _all(value: int) -> Any:
+    return ir.Constant(LANES, [value] * 8)
+
+
+def _stripes(count: int, scramble: bool, streamed: bool) -> Any:
+    """(sums, secret, the secret to scramble with, source, target: addresses): copies 64 * `count` bytes and sums them
+    up. streamed: past the caches; the target then lies at a multiple of 64."""
+
+    def generate(_context: Any, b: Any, _signature: Any, arguments: Any) -> Any:
+        sums, secret, last, source, target = arguments
+
+        def at(base: Any, offset: int) -> Any:
+            return b.inttoptr(b.add(base, ir.Constant(I64, offset)), LANES.as_pointer())
+
+        state = b.load(at(sums, 0), align=8)
+        for number in range(count):
+            value = b.load(at(source, 64 * number), align=1)
+            if streamed:
+                _fetch(b, b.add(source, ir.Constant(I64, 64 * number + AHEAD)))
+            stored = b.store(value, at(target, 64 * number), align=64 if streamed else 1)
+            if streamed:
+                stored.set_metadata("nontemporal", b.module.add_metadata([ir.Constant(I32, 1)]))
+            key = b.xor(value, b.load(at(secret, 8 * number), align=1))
+            product = b.mul(b.and_(key, _all(0xFFFFFFFF)), b.lshr(key, _all(32)))
+            state = b.add(b.add(state, b.shuffle_vector(value, value, SWAP)), product)
+        if scramble:
+            state = b.xor(state, b.lshr(state, _all(47)))
+            state = b.xor(state, b.load(at(last, 0), align=1))
+            state = b.mul(state, _all(0x9E3779B1))
+        b.store(state, at(sums, 0), align=8)
+
+    def typed(_typing: Any, sums: Any, secret: Any, last: Any, source: Any, target: Any) -> Any:
+        return SIGNATURE, generate
+
+    return intrinsic(typed)
+
+
+def _fetch(b: Any, address: Any) -> None:
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+    fetch = b.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
+    b.call(fetch, [b.inttoptr(address, byte), *(ir.Constant(I32, number) for number in (0, 3, 1))])
+
+
+def _fence_type(_typing: Any) -> Any:
+    """Streamed stores come before every later one."""
+
+    def generate(_context: Any, b: Any, _signature: Any, _arguments: Any) -> Any:
+        b.fence("seq_cst")
+
+    return types.void(), generate
+
+
+_fence = intrinsic(_fence_type)
+_streamed_block = _stripes(16, scramble=True, streamed=True)
+_block = _stripes(16, scramble=True, streamed=False)
+_stripe = _stripes(1, scramble=False, streamed=False)
+_last_of_block = _stripes(1, scramble=True, streamed=False)
+
+
+def _move(state, spans, done, total):  # type: ignore[no-untyped-def]
+    """Move spans, int64[3 * n] of (source, target, bytes), which go on after `done` of the frame's `total` stripes.
+    state: uint64[32], the 8 sums and then the seeded secret of 192 bytes."""
+    sums = state.ctypes.data
+    secret = sums + 64
+    scramble = secret + 128
+    for span in range(0, spans.size, 3):
+        source, target, left = spans[span], spans[span + 1], spans[span + 2]
+        while left > 0:
+            inside = done % 16
+            if inside == 0 and left >= 1024 and done + 16 < total:
+                if target % 64 == 0:
+                    _streamed_block(sums, secret, scramble, source, target)
+                else:
+                    _block(sums, secret, scramble, source, target)
+                step = 16
+            else:
+                if done + 1 == total:
+                    _stripe(sums, secret + 121, scramble, source, target)
+                elif inside == 15:
+                    _last_of_block(sums, secret + 120, scramble, source, target)
+                else:
+                    _stripe(sums, secret + 8 * inside, scramble, source, target)
+                step = 1
+            done += step
+            source, target, left = source + 64 * step, target + 64 * step, left - 64 * step
+    _fence()
+
+
+def _compiled(keep: bool) -> Any:
+    return numba.njit("void(uint64[::1], int64[::1], int64, int64)", nogil=True, cache=keep)(_move)
+
+
+try:
+    move = _compiled(keep=True)
+except RuntimeError:  # nowhere to keep it
+    move = _compiled(keep=False)
