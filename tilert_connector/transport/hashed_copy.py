@@ -45,7 +45,7 @@ def kernel() -> Kernel | None:
     """The native pass, or None where it cannot be had. The first call compiles or loads it; not for a process that
     will fork."""
     try:
-        from tilert_connector.transport.copy_kernel import move
+        from tilert_connector.copy_kernel import move
     except Exception as error:  # whatever a compiler may raise: bytes can be moved without it
         logger.warning("shared memory is written at half the rate, its copy could not be compiled: %r", error)
         return None

@@ -3,7 +3,8 @@
 Stores that bypass the caches spare reading what is overwritten, as libc's memcpy does for large sizes alone; the sums
 cost next to nothing beside them. Source of the sums: the XXH3 specification (github.com/Cyan4973/xxHash,
 doc/xxhash_spec.md), lengths above 240. Written in numba's language because no C compiler may be asked for where this
-is installed. Importing this module compiles, or loads from numba's cache.
+is installed. Importing this module compiles, or loads from numba's cache; `transport` itself goes without numba, and
+asks for this when a carrier first wants it, in a process that has done its forking.
 
 Invariant: when `move` returns, whoever is told about it afterwards sees the bytes.
 """
