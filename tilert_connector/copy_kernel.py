@@ -86,37 +86,48 @@ _stripe = _stripes(1, scramble=False, streamed=False)
 _last_of_block = _stripes(1, scramble=True, streamed=False)
 
 
-def _move(state, spans, done, total):  # type: ignore[no-untyped-def]
-    """Move spans, int64[3 * n] of (source, target, bytes), which go on after `done` of the frame's `total` stripes.
-    state: uint64[32], the 8 sums and then the seeded secret of 192 bytes."""
+def _move(state, at, sources, sizes, targets, rooms, lines):  # type: ignore[no-untyped-def]
+    """Move up to about `lines` cache lines of a frame: pieces of `sizes` bytes at `sources` fill `rooms` bytes at
+    `targets`, one after another; all int64, sizes in whole lines. state: uint64[32], the 8 sums and then the seeded
+    secret of 192 bytes. at: int64[6], where it stands: piece, bytes of it, target, bytes of it, lines, lines in all."""
     sums = state.ctypes.data
     secret = sums + 64
     scramble = secret + 128
-    for span in range(0, spans.size, 3):
-        source, target, left = spans[span], spans[span + 1], spans[span + 2]
-        while left > 0:
-            inside = done % 16
-            if inside == 0 and left >= 1024 and done + 16 < total:
-                if target % 64 == 0:
-                    _streamed_block(sums, secret, scramble, source, target)
-                else:
-                    _block(sums, secret, scramble, source, target)
-                step = 16
+    piece, taken, room, filled, done, total = at
+    stop = min(total, done + lines)
+    while done < stop:
+        source, target = sources[piece] + taken, targets[room] + filled
+        inside = done % 16
+        left = min(sizes[piece] - taken, rooms[room] - filled)
+        step = 0
+        if inside == 0 and left >= 1024 and done + 16 < total:
+            end = min(left // 1024 * 16, (total - done - 1) // 16 * 16, (stop - done + 15) // 16 * 16)
+            if target % 64 == 0:
+                for offset in range(0, end * 64, 1024):
+                    _streamed_block(sums, secret, scramble, source + offset, target + offset)
             else:
-                if done + 1 == total:
-                    _stripe(sums, secret + 121, scramble, source, target)
-                elif inside == 15:
-                    _last_of_block(sums, secret + 120, scramble, source, target)
-                else:
-                    _stripe(sums, secret + 8 * inside, scramble, source, target)
-                step = 1
-            done += step
-            source, target, left = source + 64 * step, target + 64 * step, left - 64 * step
+                for offset in range(0, end * 64, 1024):
+                    _block(sums, secret, scramble, source + offset, target + offset)
+            step = end
+        elif left:
+            if done + 1 == total:
+                _stripe(sums, secret + 121, scramble, source, target)
+            elif inside == 15:
+                _last_of_block(sums, secret + 120, scramble, source, target)
+            else:
+                _stripe(sums, secret + 8 * inside, scramble, source, target)
+            step = 1
+        done, taken, filled = done + step, taken + 64 * step, filled + 64 * step
+        if taken == sizes[piece]:
+            piece, taken = piece + 1, 0
+        if filled == rooms[room]:
+            room, filled = room + 1, 0
+    at[0], at[1], at[2], at[3], at[4] = piece, taken, room, filled, done
     _fence()
 
 
 def _compiled(keep: bool) -> Any:
-    return numba.njit("void(uint64[::1], int64[::1], int64, int64)", nogil=True, cache=keep)(_move)
+    return numba.njit(f"void(uint64[::1], {5 * 'int64[::1], '}int64)", nogil=True, cache=keep)(_move)
 
 
 try:

@@ -7,7 +7,7 @@ import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -37,7 +37,7 @@ SECRET: Final = bytes.fromhex(
     "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb"
     "170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
 )
-Kernel = Callable[[Any, Any, int, int], None]
+Kernel = Callable[..., None]
 
 
 @cache
@@ -53,19 +53,28 @@ def kernel() -> Kernel | None:
 
 
 class HashedCopy:
-    """Copies one frame of `size` bytes, at least `SHORTEST`, a multiple of `LINE`."""
+    """Copies one frame: pieces of `sizes` bytes at the addresses `sources`, into `rooms` bytes at `targets`, one after
+    another. Each is a multiple of `LINE`, and all pieces are as many bytes as all rooms, at least `SHORTEST`."""
 
-    def __init__(self, move: Kernel, header: bytes, size: int) -> None:
-        seed = checksum_seed(header)
+    def __init__(
+        self,
+        move: Kernel,
+        header: bytes,
+        sources: Sequence[int],
+        sizes: Sequence[int],
+        targets: Sequence[int],
+        rooms: Sequence[int],
+    ) -> None:
         self._move = move
-        self._size = size
-        self._done = 0
-        self._state = np.array((*SUMS, *_seeded(seed)), np.uint64)
+        self._size = sum(sizes)
+        self._parts = [np.array(one, np.int64) for one in (sources, sizes, targets, rooms)]
+        self._at = np.array((0, 0, 0, 0, 0, self._size // LINE), np.int64)
+        self._state = np.array((*SUMS, *_seeded(checksum_seed(header))), np.uint64)
 
-    def copy(self, spans: Sequence[int]) -> None:
-        """Copy the next bytes: (source address, target address, bytes: a multiple of `LINE`), one after another."""
-        self._move(self._state, np.array(spans, np.int64), self._done, self._size // LINE)
-        self._done += sum(spans[2::3]) // LINE
+    def advance(self, budget: int) -> bool:
+        """Copy about `budget` bytes; whether all are copied."""
+        self._move(self._state, self._at, *self._parts, -(-budget // LINE))
+        return bool(self._at[4] == self._at[5])
 
     def checksum(self) -> int:
         """Once all is copied."""

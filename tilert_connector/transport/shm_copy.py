@@ -24,11 +24,9 @@ BUDGET = 4 << 20
 
 def begin_copy(move: Kernel | None, header: bytes, pieces: Sequence[memoryview], targets: Sequence[Bytes]) -> Post:
     """`targets`: as many bytes as the pieces have. Natively where `move` is there and takes the frame as it lies."""
-    flat = [piece.cast("B") for piece in pieces if piece.nbytes]
-    size = sum(map(len, flat))
-    if move is not None and size >= SHORTEST and (spans := _spans(flat, targets)):
-        return _NativeCopy(HashedCopy(move, header, size), spans, (flat, targets))
-    return _PlainCopy(header, flat, iter(targets))
+    parts = [piece for piece in pieces if piece.nbytes]
+    native = _native(move, header, parts, targets) if move is not None else None
+    return native or _PlainCopy(header, [piece.cast("B") for piece in parts], iter(targets))
 
 
 class _PlainCopy:
@@ -87,25 +85,14 @@ class _PlainCopy:
 
 
 class _NativeCopy:
-    """One frame of whole cache lines. `spans`: (source address, target address, bytes), one after another."""
+    """One frame of whole cache lines. `held`: what lies at the addresses that `copy` knows."""
 
-    def __init__(self, copy: HashedCopy, spans: list[int], held: object) -> None:
+    def __init__(self, copy: HashedCopy, held: object) -> None:
         self._copy = copy
-        self._spans = spans
-        self._held = held  # what lies at the addresses
+        self._held = held
 
     def advance(self) -> bool:
-        end, moved = 0, 0
-        while end < len(self._spans) and moved < BUDGET:
-            moved += self._spans[end + 2]
-            end += 3
-        if excess := max(0, moved - BUDGET) // LINE * LINE:  # the last one goes on in the next call
-            source, target, size = self._spans[end - 3 : end]
-            self._spans[end:end] = [source + size - excess, target + size - excess, excess]
-            self._spans[end - 1] -= excess
-        self._copy.copy(self._spans[:end])
-        del self._spans[:end]
-        return not self._spans
+        return self._copy.advance(BUDGET)
 
     def checksum(self) -> int:
         return self._copy.checksum()
@@ -114,28 +101,18 @@ class _NativeCopy:
         """Nothing is held for it."""
 
 
-def _spans(pieces: Sequence[memoryview], targets: Sequence[Bytes]) -> list[int] | None:
-    """What a native copy takes; None if it is not made of whole cache lines that lie one after another."""
-    if not all(view.ndim == 1 for view in targets):
+def _native(move: Kernel, header: bytes, pieces: Sequence[memoryview], targets: Sequence[Bytes]) -> Post | None:
+    """None if it is not made of whole cache lines that lie one after another."""
+    sizes, rooms = [piece.nbytes for piece in pieces], [view.size for view in targets]
+    if sum(sizes) < SHORTEST or any(size % LINE for size in sizes + rooms) or any(view.ndim > 1 for view in targets):
         return None
-    spans: list[int] = []
-    ends = iter(targets)
-    target, room = 0, 0
-    for piece in pieces:
-        source, size = _address(piece), len(piece)
-        while size:
-            if not room:
-                view = next(ends)
-                target, room = view.ctypes.data, view.size
-            count = min(size, room)
-            if count % LINE:
-                return None
-            spans += (source, target, count)
-            source, target, size, room = source + count, target + count, size - count, room - count
-    return spans
+    there = [view.ctypes.data for view in targets]
+    return _NativeCopy(HashedCopy(move, header, _addresses(pieces), sizes, there, rooms), (pieces, targets))
 
 
-def _address(piece: memoryview) -> int:
-    if piece.readonly:
-        return int(np.frombuffer(piece, np.uint8).ctypes.data)
-    return ctypes.addressof(ctypes.c_char.from_buffer(piece))
+def _addresses(pieces: Sequence[memoryview]) -> list[int]:
+    find, byte = ctypes.addressof, ctypes.c_char.from_buffer
+    try:
+        return [find(byte(piece)) for piece in pieces]
+    except TypeError:  # some may not be written to
+        return [int(np.frombuffer(piece, np.uint8).ctypes.data) for piece in pieces]

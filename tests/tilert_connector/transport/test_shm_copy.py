@@ -96,9 +96,10 @@ def test_damage_shows(bit: int, first: int, second: int) -> None:
     """A bit, a pair of cache lines in the other's place, a header of another frame."""
     content = noise(8192)
     assert MOVE is not None
-    copied = HashedCopy(MOVE, HEADER, content.size)
     room = lines_at(content.size, 0)[: content.size]
-    copied.copy([content.ctypes.data, room.ctypes.data, content.size])
+    size = [content.size]
+    copied = HashedCopy(MOVE, HEADER, [content.ctypes.data], size, [room.ctypes.data], size)
+    assert copied.advance(content.size)
     found = copied.checksum()
     flipped, swapped = content.copy(), content.copy().reshape(-1, 64)
     flipped[bit // 8] ^= 1 << bit % 8
