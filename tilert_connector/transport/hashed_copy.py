@@ -5,7 +5,7 @@ Invariant: the checksum is the one of `checksum.begin_checksum`; who checks it n
 
 import logging
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final
 
@@ -37,6 +37,7 @@ SECRET: Final = bytes.fromhex(
     "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb"
     "170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
 )
+START: Final = np.array((*SUMS, *struct.unpack("<24Q", SECRET)), np.uint64)
 Kernel = Callable[..., None]
 
 
@@ -69,7 +70,10 @@ class HashedCopy:
         self._size = sum(sizes)
         self._parts = [np.array(one, np.int64) for one in (sources, sizes, targets, rooms)]
         self._at = np.array((0, 0, 0, 0, 0, self._size // LINE), np.int64)
-        self._state = np.array((*SUMS, *_seeded(checksum_seed(header))), np.uint64)
+        self._state = START.copy()
+        seed = checksum_seed(header)
+        self._state[8::2] += np.uint64(seed)
+        self._state[9::2] -= np.uint64(seed)
 
     def advance(self, budget: int) -> bool:
         """Copy about `budget` bytes; whether all are copied."""
@@ -87,9 +91,3 @@ class HashedCopy:
         total &= MASK
         total = (total ^ (total >> 37)) * 0x165667919E3779F9 & MASK
         return total ^ (total >> 32)
-
-
-def _seeded(seed: int) -> Iterator[int]:
-    for low, high in struct.iter_unpack("<QQ", SECRET):
-        yield (low + seed) & MASK
-        yield (high - seed) & MASK

@@ -4,6 +4,7 @@ Invariant: one call moves no more than about `BUDGET` bytes; source memory is re
 """
 
 import ctypes
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -104,9 +105,10 @@ class _NativeCopy:
 def _native(move: Kernel, header: bytes, pieces: Sequence[memoryview], targets: Sequence[Bytes]) -> Post | None:
     """None if it is not made of whole cache lines that lie one after another."""
     sizes, rooms = [piece.nbytes for piece in pieces], [view.size for view in targets]
-    if sum(sizes) < SHORTEST or any(size % LINE for size in sizes + rooms) or any(view.ndim > 1 for view in targets):
+    whole = math.gcd(LINE, *sizes, *rooms) == LINE
+    if not whole or sum(sizes) < SHORTEST or any(view.ndim > 1 for view in targets):
         return None
-    there = [view.ctypes.data for view in targets]
+    there = _addresses([view.data for view in targets])
     return _NativeCopy(HashedCopy(move, header, _addresses(pieces), sizes, there, rooms), (pieces, targets))
 
 
