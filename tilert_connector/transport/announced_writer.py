@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from tilert_connector.errors import WireError
 from tilert_connector.transport.announce import BYE, Place, decode_place
 from tilert_connector.transport.frame import ACK, ATTACH, ATTACH_MAGIC, CHECKSUM, Frame, pack_header
+from tilert_connector.transport.readiness import Readiness
 from tilert_connector.transport.sockets import connected
 
 __all__ = ["AnnouncedWriter", "Mover", "Post", "say_bye"]
@@ -62,6 +63,7 @@ class AnnouncedWriter(Generic[Target]):
 
     def __init__(self, sock: socket.socket, generation: int, key: bytes, mover: Mover[Target]) -> None:
         self._sock = sock
+        self._readiness = Readiness(sock)
         self._generation = generation
         self._mover = mover
         self._target: Target | None = None
@@ -103,12 +105,13 @@ class AnnouncedWriter(Generic[Target]):
         if self._posts and not self._mover.diligent:
             return None
         # With bytes to move: the socket takes announcements at any time, so whoever polls comes back at once.
-        return self._sock.fileno(), self._connected, bool(self._out or self._posts)
+        return self._readiness.watch(self._connected, bool(self._out or self._posts)), True, False
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        self._readiness.close()
         self._forget_descriptors()
         with contextlib.suppress(OSError):
             if self._connected:

@@ -11,6 +11,7 @@ import threading
 from tilert_connector.errors import WireError
 from tilert_connector.transport.base import Report
 from tilert_connector.transport.landing import Landing
+from tilert_connector.transport.readiness import Readiness
 
 __all__ = ["LEFT_EARLY", "LandingThread"]
 
@@ -27,6 +28,7 @@ class LandingThread(threading.Thread):
         super().__init__(name=f"landing-{landing.grant.generation}", daemon=True)
         self._loop = asyncio.get_running_loop()
         self._sock = sock
+        self._readiness = Readiness(sock)
         self._landing = landing
         self._lock = threading.Lock()
         self._closed = False
@@ -55,6 +57,7 @@ class LandingThread(threading.Thread):
             self._settle()
             with self._lock:
                 self._closed = True
+                self._readiness.close()
                 self._sock.close()
         self.report = Report(
             generation=self._landing.grant.generation,
@@ -98,6 +101,7 @@ class LandingThread(threading.Thread):
 
     def _fill(self, room: memoryview) -> None:
         while room:
+            self._readiness.wait()
             count = self._sock.recv_into(room, len(room), socket.MSG_WAITALL)
             if count == 0:
                 raise WireError(LEFT_EARLY)
