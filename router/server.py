@@ -16,6 +16,7 @@ from aiohttp import web
 from router.app import build_app
 from router.config import RouterConfig
 from speedtier.errors import ConfigError
+from speedtier.junk import shorten_junk
 
 __all__ = ["running", "serve"]
 
@@ -25,6 +26,7 @@ _LOG = logging.getLogger("router")
 @asynccontextmanager
 async def running(config: RouterConfig) -> AsyncIterator[str]:
     """A router that serves inside this event loop; gives its base URL."""
+    shorten_junk()
     runner = web.AppRunner(
         build_app(config),
         access_log=None,

@@ -62,7 +62,8 @@ class Admission:
         inbound = self._ended.get(handoff) or self.open.get(handoff)
         if inbound is None:
             inbound = self.open[handoff] = Inbound(handoff)
-            self._set_timer(inbound, self._config.handoff_s, "the prefill node never offered it")
+            # A prefill node offers before it computes, so whoever has its first token need not wait long for the offer.
+            self._set_timer(inbound, self._config.expect_s, "the prefill node never offered it, its log says why")
         return inbound
 
     # What prefill nodes say

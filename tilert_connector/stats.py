@@ -101,7 +101,7 @@ class TileRTPromMetrics(KVConnectorPromMetrics):
             name: counter(name=f"vllm:tilert_{name}_bytes", documentation=text, labelnames=labelnames)
             for name, text in (
                 ("sent", "Attention state that decode nodes confirmed, in bytes."),
-                ("early", "Those of the sent bytes that had left when the prompt's prefill ended."),
+                ("early", "Those of the sent bytes that were confirmed when the prompt's prefill ended."),
             )
         }
         self._histograms = {

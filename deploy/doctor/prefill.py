@@ -84,7 +84,10 @@ class PrefillSide:
             await witness.close()
         if mark is None:
             found = f"it did not call {node_name(config.listen, witness.port)}"
-            way = "add this machine to `networks` of the connector, or name with --listen an address that it can reach"
+            way = (
+                "vLLM's log has the reason: add this machine to `networks` of the connector, name with --listen an address "
+                "that it can reach, or, where it speaks CURVE, give --curve-key-file"
+            )
             return failed(HELLO, found, way)
         if known is None:
             return skipped(HELLO, "nothing to compare with: the decode node does not answer")

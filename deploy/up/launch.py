@@ -33,6 +33,7 @@ async def _serve(config: UpConfig, console: Console) -> None:
     async with Stack(plan.directory, console) as stack:
         await stack.start(plan.parts)
         console.print(_greeting(plan.router_url, served))
+        console.print(f"check it: speedtier doctor --prefill {plan.vllm_url} --decode {plan.decode_url}")
         await stack.died()
 
 

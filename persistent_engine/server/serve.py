@@ -14,6 +14,7 @@ from persistent_engine.server.app import build_app
 from persistent_engine.server.config import DecodeConfig
 from persistent_engine.server.node import DecodeNode, open_node
 from speedtier.errors import ConfigError
+from speedtier.junk import shorten_junk
 
 __all__ = ["serve", "serving"]
 
@@ -23,6 +24,7 @@ log = logging.getLogger("speedtier.decode")
 @contextlib.asynccontextmanager
 async def serving(node: DecodeNode) -> AsyncIterator[int]:
     """Start `node`, serve it, give the HTTP port; leave both stopped. Raises: ConfigError when the port is taken."""
+    shorten_junk()
     await node.start()
     runner = web.AppRunner(build_app(node), handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
     try:

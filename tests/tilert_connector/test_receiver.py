@@ -238,7 +238,7 @@ async def test_what_is_no_message_is_refused_and_counted(data: bytes) -> None:
 
 @pytest.mark.contract("H4", "H5")
 async def test_every_wait_has_a_timer() -> None:
-    async with node(handoff_s=0.6, slot_wait_s=0.2, claim_s=0.2) as one:
+    async with node(handoff_s=0.6, slot_wait_s=0.2, claim_s=0.2, expect_s=0.3) as one:
         peer = one.peer()
         await peer.greet()
         first = await peer.offer("first")

@@ -20,6 +20,7 @@ def receiving(ctrl_port: int) -> ReceiverConfig:
         handoff_s=LIMIT_S,
         slot_wait_s=1.5,
         claim_s=1.5,
+        expect_s=LIMIT_S,
         drain_s=0.3,
     )
 
