@@ -85,8 +85,8 @@ class PrefillSide:
         if mark is None:
             found = f"it did not call {node_name(config.listen, witness.port)}"
             way = (
-                "vLLM's log has the reason: add this machine to `networks` of the connector, name with --listen an address "
-                "that it can reach, or, where it speaks CURVE, give --curve-key-file"
+                "vLLM's log has the reason: add this machine to `networks` of the connector, name with --listen an "
+                "address that it can reach, or, where it speaks CURVE, give --curve-key-file"
             )
             return failed(HELLO, found, way)
         if known is None:
