@@ -9,6 +9,7 @@ asks for this when a carrier first wants it, in a process that has done its fork
 Invariant: when `move` returns, whoever is told about it afterwards sees the bytes.
 """
 
+import os
 from typing import Any
 
 import numba
@@ -127,7 +128,14 @@ def _move(state, at, sources, sizes, targets, rooms, lines):  # type: ignore[no-
 
 
 def _compiled(keep: bool) -> Any:
-    return numba.njit(f"void(uint64[::1], {5 * 'int64[::1], '}int64)", nogil=True, cache=keep)(_move)
+    """Kept where numba keeps code by itself, also in a process that has another place for its own: the decode node
+    compiles at its start, and the prefill nodes on its host only load."""
+    place = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = os.environ.get("NUMBA_CACHE_DIR", "")
+    try:
+        return numba.njit(f"void(uint64[::1], {5 * 'int64[::1], '}int64)", nogil=True, cache=keep)(_move)
+    finally:
+        numba.config.CACHE_DIR = place
 
 
 try:
