@@ -80,7 +80,18 @@ def _fence_type(_typing: Any) -> Any:
     return types.void(), generate
 
 
+def _fetch_first_type(_typing: Any, _source: Any) -> Any:
+    """The bytes of a piece that `_fetch` comes too late for."""
+
+    def generate(_context: Any, b: Any, _signature: Any, arguments: Any) -> Any:
+        for offset in range(0, AHEAD, 64):
+            _fetch(b, b.add(arguments[0], ir.Constant(I64, offset)))
+
+    return types.void(types.int64), generate
+
+
 _fence = intrinsic(_fence_type)
+_fetch_first = intrinsic(_fetch_first_type)
 _streamed_block = _stripes(16, scramble=True, streamed=True)
 _block = _stripes(16, scramble=True, streamed=False)
 _stripe = _stripes(1, scramble=False, streamed=False)
@@ -104,6 +115,8 @@ def _move(state, at, sources, sizes, targets, rooms, lines):  # type: ignore[no-
         if inside == 0 and left >= 1024 and done + 16 < total:
             end = min(left // 1024 * 16, (total - done - 1) // 16 * 16, (stop - done + 15) // 16 * 16)
             if target % 64 == 0:
+                if piece + 1 < sources.size:
+                    _fetch_first(sources[piece + 1])
                 for offset in range(0, end * 64, 1024):
                     _streamed_block(sums, secret, scramble, source + offset, target + offset)
             else:
