@@ -274,9 +274,11 @@ class Lane(threading.Thread):
     def _lose(self, reason: str, withdraw: bool = False) -> None:
         """The session is over, and all that hung on it."""
         for outgoing in list(self._active.values()):
+            # What was to end anyway says its own reason, whichever came first.
+            why = outgoing.aborted or reason
             if withdraw:
-                self._withdraw(outgoing, reason)
-            self._end(outgoing, "failed", reason)
+                self._withdraw(outgoing, why)
+            self._end(outgoing, "cancelled" if outgoing.aborted else "failed", why)
         if self._session is not None:
             self._session.close()
             self._session = None
