@@ -216,14 +216,13 @@ class Admission:
             planes=offer.planes,
             held=inbound.held,
         )
-        place = self._sink.admit(grant, self._on_report)
+        self._sink.admit(grant, self._on_report)
         accepted = Accepted(
             handoff=offer.handoff,
             rank=offer.rank,
             round=offer.round,
             generation=writing.generation,
             key=key,
-            place=place,
             held=inbound.blocks * BLOCK,
             tail=inbound.tail,
         )

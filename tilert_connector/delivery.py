@@ -30,7 +30,7 @@ class Delivery:
         if carrier is None:
             carrier = self._carriers[welcome.transport] = self._make(welcome.transport)
         endpoint = Endpoint(transport=welcome.transport, host=host, port=welcome.data_port)
-        writer = carrier.open(endpoint, accepted.generation, accepted.key, accepted.place)
+        writer = carrier.open(endpoint, accepted.generation, accepted.key)
         with outgoing.gate:
             if outgoing.state:
                 writer.close()

@@ -112,7 +112,7 @@ class Refused(_Message, frozen=True, kw_only=True):
 class Accepted(_Message, frozen=True, kw_only=True):
     """Leave to write, valid for this handoff, rank, round and generation only. `key` opens the data plane.
 
-    place: see `Sink.admit`. held: the decode node holds the state of that many leading tokens, whole blocks of equal
+    held: the decode node holds the state of that many leading tokens, whole blocks of equal
     digests; tail: and then of these token ids, as far as the prompt has them too."""
 
     handoff: HandoffId
@@ -120,7 +120,6 @@ class Accepted(_Message, frozen=True, kw_only=True):
     round: Round
     generation: Generation
     key: Key
-    place: Annotated[bytes, msgspec.Meta(max_length=16384)] = b""
     held: Index = 0
     tail: Tokens = ()
 

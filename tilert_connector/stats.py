@@ -109,7 +109,12 @@ class TileRTPromMetrics(KVConnectorPromMetrics):
             for name, long, text, buckets in (
                 ("whole_s", "commit_seconds", "From a request's first step to the commit.", TIMES),
                 ("after_s", "commit_after_prefill_seconds", "From the end of prefill to the commit.", TIMES),
-                ("overlap", "overlap_share", "Share of a handoff's bytes that left during its prefill.", SHARES),
+                (
+                    "overlap",
+                    "overlap_share",
+                    "Share of its bytes that was confirmed when prefill ended.",
+                    SHARES,
+                ),
             )
         }
         for values in per_engine_labelvalues.values():

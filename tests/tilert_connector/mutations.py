@@ -118,7 +118,6 @@ class Frames:
                 round=chance.randrange(2),
                 generation=generation,
                 key=b"k" * 16,
-                place=chance.choice((b"", b"p", b"p" * 16384)),
                 held=chance.choice((0, 0, 0, 8, 64, 2**31 - 1)),
                 tail=chance.choice(((), (1, 2), (2**32 - 1,) * 64)),
             ),

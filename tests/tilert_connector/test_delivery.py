@@ -24,7 +24,7 @@ class StillWriter:
         self.moved = self.confirmed = 0
         self.closed = False
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes) -> "StillWriter":
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> "StillWriter":
         return self
 
     def room(self) -> bool:

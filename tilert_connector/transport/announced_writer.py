@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tilert_connector.errors import WireError
+from tilert_connector.transport.acks import Acks
 from tilert_connector.transport.announce import BYE, Place, decode_place
-from tilert_connector.transport.frame import ACK, ATTACH, ATTACH_MAGIC, CHECKSUM, Frame, pack_header
+from tilert_connector.transport.frame import ATTACH, ATTACH_MAGIC, CHECKSUM, Frame, pack_header
 from tilert_connector.transport.readiness import Readiness
 from tilert_connector.transport.sockets import connected
 
@@ -74,19 +75,18 @@ class AnnouncedWriter(Generic[Target]):
         self._descriptors: list[int] = []
         self._posts: deque[tuple[bytes, Post]] = deque()
         self._announced: deque[Post] = deque()
-        self._posted = 0
-        self._completed = 0
+        self._acks = Acks()
 
     def room(self) -> bool:
-        busy = len(self._posts) >= self._mover.depth or self._posted - self._completed >= MAX_UNCONFIRMED
+        busy = len(self._posts) >= self._mover.depth or self._acks.posted - self._acks.completed >= MAX_UNCONFIRMED
         return self._target is not None and not busy
 
     def write(self, frame: Frame, pieces: Sequence[memoryview]) -> None:
         if self._target is None:
             raise WireError("nothing can be written before the decode node said where")
-        header = pack_header(self._posted, self._generation, frame)
+        header = pack_header(self._acks.posted, self._generation, frame)
         self._posts.append((header, self._mover.post(self._target, header, frame, pieces)))
-        self._posted += 1
+        self._acks.posted += 1
 
     def progress(self) -> None:
         try:
@@ -99,7 +99,7 @@ class AnnouncedWriter(Generic[Target]):
             raise WireError(f"data connection lost: {error}") from error
 
     def completed(self) -> int:
-        return self._completed
+        return self._acks.completed
 
     def interest(self) -> tuple[int, bool, bool] | None:
         if self._posts and not self._mover.diligent:
@@ -148,13 +148,10 @@ class AnnouncedWriter(Generic[Target]):
         self._in += data
         if self._target is None:
             self._learn()
-        while self._target is not None and len(self._in) >= ACK.size:
-            (index,) = ACK.unpack_from(self._in)
-            del self._in[: ACK.size]
-            if index != self._completed or index >= self._posted:
-                raise WireError(f"acknowledged frame {index}, expected {self._completed}")
-            self._completed += 1
-            self._announced.popleft().release()
+        if self._target is not None:
+            for _ in range(self._acks.take(self._in)):
+                self._announced.popleft().release()
+            self._in.clear()
 
     def _learn(self) -> None:
         found = decode_place(self._in)

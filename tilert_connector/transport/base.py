@@ -63,10 +63,9 @@ class Sink(Protocol):
     def describe(self) -> Endpoint:
         """Where writers connect; valid after `start`."""
 
-    def admit(self, grant: Grant, report: Callable[[Report], None]) -> bytes:
+    def admit(self, grant: Grant, report: Callable[[Report], None]) -> None:
         """Let this grant write. `report` is called once, on the loop, unless it is revoked first; after a
-        report nothing of this grant can land any more. Returns what the writer must know to reach the slot,
-        at most 16 KiB, opaque to all but this transport."""
+        report nothing of this grant can land any more."""
 
     async def revoke(self, generation: int, timeout_s: float) -> bool:
         """Stop the grant's writer. True: no byte can land any more. False: not confirmed in time; the slot stays out
@@ -106,9 +105,8 @@ class Writer(Protocol):
 class Carrier(Protocol):
     """Makes writers; belongs to one lane and is used on its thread alone."""
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes) -> Writer:
-        """Begin to connect; does not wait. `place`: what `Sink.admit` returned. Raises WireError if that cannot
-        even be tried."""
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> Writer:
+        """Begin to connect; does not wait. Raises WireError if that cannot even be tried."""
 
     def close(self) -> None:
         """End what its writers left and let go of everything; bounded."""

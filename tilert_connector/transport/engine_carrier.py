@@ -87,7 +87,7 @@ class EngineCarrier:
         for start, size in self._known:
             self._engine.register(start, size)
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes = b"") -> AnnouncedWriter[_Target]:
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> AnnouncedWriter[_Target]:
         self._sweep()
         return AnnouncedWriter(begin_connect(endpoint.host, endpoint.port), generation, key, self)
 

@@ -19,7 +19,6 @@ from tilert_connector.transport.landing import Landing
 from tilert_connector.transport.landing_thread import LandingThread
 from tilert_connector.transport.pages import SlotPages
 from tilert_connector.transport.socket_sink import SocketSink
-from tilert_connector.transport.sockets import keep_alive, listen
 
 __all__ = ["EngineSink"]
 
@@ -39,15 +38,13 @@ class EngineSink(SocketSink):
         host: str,
         port: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(host, port)
         self._transport = transport
         self._engine = make()
         self.late = self._engine.patience_s > 0
         self._layout = layout
         self._slots = slots
         self._capacity = capacity
-        self._host = host
-        self._port = port
         self._lock = threading.Lock()
         self._registered: dict[int, tuple[bytes, int]] = {}  # slot -> (epoch, address)
         self._landing = 0
@@ -74,15 +71,6 @@ class EngineSink(SocketSink):
 
     def content(self, slot: int) -> bytes:
         return self._slots[slot].epoch
-
-    def _listen(self) -> socket.socket:
-        listener = listen(self._host, self._port)
-        self._port = listener.getsockname()[1]
-        return listener
-
-    def _welcome(self, sock: socket.socket) -> bool:
-        keep_alive(sock)
-        return True
 
     def _land(self, sock: socket.socket, grant: Grant) -> LandingThread:
         pages = self._slots[grant.slot]

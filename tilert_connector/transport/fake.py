@@ -97,11 +97,10 @@ class FakeSink:
     def describe(self) -> Endpoint:
         return Endpoint(transport="fake", host="fake", port=self._port)
 
-    def admit(self, grant: Grant, report: Callable[[Report], None]) -> bytes:
+    def admit(self, grant: Grant, report: Callable[[Report], None]) -> None:
         landing = Landing(grant, self._layout, self._memories[grant.slot], self._capacity)
         with self._wire.lock:
             self._grants[grant.generation] = landing, report
-        return b""
 
     async def revoke(self, generation: int, timeout_s: float) -> bool:
         with self._wire.lock:
@@ -175,7 +174,7 @@ class FakeCarrier:
     def __init__(self, wire: FakeWire) -> None:
         self._wire = wire
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes = b"") -> "FakeWriter":
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> "FakeWriter":
         sink = self._wire.sinks.get(endpoint.port)
         if sink is None:
             raise WireError(f"cannot connect to fake port {endpoint.port}: nobody listens")

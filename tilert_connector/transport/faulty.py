@@ -53,8 +53,8 @@ class _FaultyCarrier:
     def __init__(self, carrier: Carrier, cues: FaultyCarriers, corrupts: bool) -> None:
         self._carrier, self._cues, self._corrupts = carrier, cues, corrupts
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes) -> Writer:
-        return _FaultyWriter(self._carrier.open(endpoint, generation, key, place), self._cues, self._corrupts)
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> Writer:
+        return _FaultyWriter(self._carrier.open(endpoint, generation, key), self._cues, self._corrupts)
 
     def close(self) -> None:
         self._carrier.close()

@@ -75,12 +75,10 @@ class Pattern:
         return True
 
 
-def write_pattern(
-    carrier: Carrier, endpoint: Endpoint, grant: Grant, place: bytes, pattern: Pattern, deadline: float
-) -> Measured:
+def write_pattern(carrier: Carrier, endpoint: Endpoint, grant: Grant, pattern: Pattern, deadline: float) -> Measured:
     """Write the pattern under an admitted grant of as many tokens, and wait until all is confirmed. Blocks until
     time.monotonic() is `deadline` at the latest. Raises WireError."""
-    writer = carrier.open(endpoint, grant.generation, grant.key, place)
+    writer = carrier.open(endpoint, grant.generation, grant.key)
     started, frames = 0.0, list(cut_frames(pattern.layout, grant.planes, 0, grant.tokens, FRAME_BYTES))
     total, queue = len(frames), list(reversed(frames))
     with contextlib.closing(writer):
@@ -113,10 +111,10 @@ async def self_test(
         tokens=pattern.tokens,
         planes=((0, len(pattern.layout.planes)),),
     )
-    place = sink.admit(grant, reports.put_nowait)
+    sink.admit(grant, reports.put_nowait)
     deadline = time.monotonic() + timeout_s
     try:
-        measured = await asyncio.to_thread(write_pattern, carrier, endpoint, grant, place, pattern, deadline)
+        measured = await asyncio.to_thread(write_pattern, carrier, endpoint, grant, pattern, deadline)
         report = await asyncio.wait_for(reports.get(), timeout_s)
         if not report.landed:
             raise WireError(report.reason)

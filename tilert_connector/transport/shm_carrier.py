@@ -46,7 +46,7 @@ class ShmCarrier:
         self._kernel: Kernel | None = kernel()
         self._targets: dict[int, _Target] = {}  # by slot, least recently used first
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes = b"") -> AnnouncedWriter[_Target]:
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> AnnouncedWriter[_Target]:
         return AnnouncedWriter(begin_connect(endpoint.host, endpoint.port, here=True), generation, key, self)
 
     def close(self) -> None:

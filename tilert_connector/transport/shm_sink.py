@@ -26,11 +26,10 @@ class ShmSink(SocketSink):
     def __init__(
         self, layout: KvLayout, slots: Sequence[SlotPages], capacity: int, host: str = "", port: int = 0
     ) -> None:
-        super().__init__()
+        super().__init__(host, port)
         self._layout = layout
         self._slots = slots
         self._capacity = capacity
-        self._port = port
 
     def describe(self) -> Endpoint:
         return Endpoint(transport="shm", host="", port=self._port)

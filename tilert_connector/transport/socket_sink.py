@@ -16,6 +16,7 @@ from tilert_connector.errors import WireError
 from tilert_connector.transport.base import Endpoint, Grant, Report
 from tilert_connector.transport.frame import ATTACH, ATTACH_MAGIC
 from tilert_connector.transport.landing_thread import LandingThread
+from tilert_connector.transport.sockets import keep_alive, listen
 
 __all__ = ["ATTACH_S", "MAX_ATTACHING", "SocketSink"]
 
@@ -37,11 +38,13 @@ class _Admission:
 
 
 class SocketSink:
-    """A transport says how to listen, who may connect and which thread lands."""
+    """A transport says which thread lands, and, if its connections are not TCP, how to listen and who may connect."""
 
     late = False
 
-    def __init__(self) -> None:
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
         self._admissions: dict[int, _Admission] = {}
         self._landed: dict[int, list[_Admission]] = {}  # slot -> what landed of the handoff that has it
         self._attaching: dict[asyncio.Task[bool], None] = {}  # oldest first
@@ -52,11 +55,14 @@ class SocketSink:
         raise NotImplementedError
 
     def _listen(self) -> socket.socket:
-        """A listening socket. Raises ConfigError."""
-        raise NotImplementedError
+        """A listening socket, whose port is `_port` from then on. Raises ConfigError."""
+        listener = listen(self._host, self._port)
+        self._port = listener.getsockname()[1]
+        return listener
 
     def _welcome(self, sock: socket.socket) -> bool:
         """Whether this connection may try; sets its options."""
+        keep_alive(sock)
         return True
 
     def _land(self, sock: socket.socket, grant: Grant) -> LandingThread:
@@ -68,12 +74,11 @@ class SocketSink:
         self._listener.setblocking(False)
         self._accepting = asyncio.create_task(self._accept(self._listener))
 
-    def admit(self, grant: Grant, report: Callable[[Report], None]) -> bytes:
+    def admit(self, grant: Grant, report: Callable[[Report], None]) -> None:
         timer = asyncio.get_running_loop().call_later(ATTACH_S, self._never_attached, grant.generation)
         self._admissions[grant.generation] = _Admission(grant, report, timer)
         if any(one.grant.handoff != grant.handoff for one in self._landed.get(grant.slot, ())):
             del self._landed[grant.slot]
-        return b""
 
     async def revoke(self, generation: int, timeout_s: float) -> bool:
         admission = self._admissions.get(generation)

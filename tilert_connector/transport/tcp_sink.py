@@ -10,7 +10,6 @@ from tilert_connector.transport.base import Endpoint, Grant
 from tilert_connector.transport.landing import Landing
 from tilert_connector.transport.landing_thread import LandingThread
 from tilert_connector.transport.socket_sink import SocketSink
-from tilert_connector.transport.sockets import keep_alive, listen
 from tilert_connector.transport.tcp_landing import TcpLanding
 
 __all__ = ["TcpSink"]
@@ -20,24 +19,13 @@ class TcpSink(SocketSink):
     """`slots`: writable memory of `layout.slot_bytes(capacity)` bytes each."""
 
     def __init__(self, layout: KvLayout, slots: Sequence[memoryview], capacity: int, host: str, port: int = 0) -> None:
-        super().__init__()
+        super().__init__(host, port)
         self._layout = layout
         self._memories = [np.frombuffer(slot, np.uint8) for slot in slots]
         self._capacity = capacity
-        self._host = host
-        self._port = port
 
     def describe(self) -> Endpoint:
         return Endpoint(transport="tcp", host=self._host, port=self._port)
-
-    def _listen(self) -> socket.socket:
-        listener = listen(self._host, self._port)
-        self._port = listener.getsockname()[1]
-        return listener
-
-    def _welcome(self, sock: socket.socket) -> bool:
-        keep_alive(sock)
-        return True
 
     def _land(self, sock: socket.socket, grant: Grant) -> LandingThread:
         return TcpLanding(sock, Landing(grant, self._layout, self._memories[grant.slot], self._capacity))

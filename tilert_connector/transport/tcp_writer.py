@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from tilert_connector.errors import WireError
+from tilert_connector.transport.acks import Acks
 from tilert_connector.transport.base import Endpoint
 from tilert_connector.transport.checksum import begin_checksum
-from tilert_connector.transport.frame import ACK, ATTACH, ATTACH_MAGIC, CHECKSUM, Frame, pack_header
+from tilert_connector.transport.frame import ATTACH, ATTACH_MAGIC, CHECKSUM, Frame, pack_header
 from tilert_connector.transport.sockets import begin_connect, connected
 
 __all__ = ["TcpCarrier", "TcpWriter"]
@@ -23,7 +24,7 @@ PIECES_PER_CALL = 512
 class TcpCarrier:
     """Opens one connection per grant."""
 
-    def open(self, endpoint: Endpoint, generation: int, key: bytes, place: bytes = b"") -> "TcpWriter":
+    def open(self, endpoint: Endpoint, generation: int, key: bytes) -> "TcpWriter":
         """Begin to connect. Raises WireError if the address is unusable."""
         return TcpWriter(begin_connect(endpoint.host, endpoint.port), generation, key)
 
@@ -38,16 +39,14 @@ class TcpWriter:
         self._sock = sock
         self._generation = generation
         self._out: deque[memoryview] = deque([memoryview(ATTACH.pack(ATTACH_MAGIC, generation, key))])
-        self._in = bytearray()
+        self._acks = Acks()
         self._connected = False
-        self._posted = 0
-        self._completed = 0
 
     def room(self) -> bool:
         return not self._out
 
     def write(self, frame: Frame, pieces: Sequence[memoryview]) -> None:
-        header = pack_header(self._posted, self._generation, frame)
+        header = pack_header(self._acks.posted, self._generation, frame)
         digest = begin_checksum(header)
         self._out.append(memoryview(header))
         for piece in pieces:
@@ -55,7 +54,7 @@ class TcpWriter:
             digest.update(flat)
             self._out.append(flat)
         self._out.append(memoryview(CHECKSUM.pack(digest.intdigest())))
-        self._posted += 1
+        self._acks.posted += 1
 
     def progress(self) -> None:
         try:
@@ -66,7 +65,7 @@ class TcpWriter:
             raise WireError(f"data connection lost: {error}") from error
 
     def completed(self) -> int:
-        return self._completed
+        return self._acks.completed
 
     def interest(self) -> tuple[int, bool, bool] | None:
         return self._sock.fileno(), self._connected, bool(self._out)
@@ -102,10 +101,4 @@ class TcpWriter:
             return
         if not data:
             raise ConnectionResetError("closed by the decode node")
-        self._in += data
-        while len(self._in) >= ACK.size:
-            (index,) = ACK.unpack_from(self._in)
-            del self._in[: ACK.size]
-            if index != self._completed or index >= self._posted:
-                raise WireError(f"acknowledged frame {index}, expected {self._completed}")
-            self._completed += 1
+        self._acks.take(data)

@@ -44,8 +44,8 @@ class TestedSink:
     def describe(self) -> Endpoint:
         return self._sink.describe()
 
-    def admit(self, grant: Grant, report: Callable[[Report], None]) -> bytes:
-        return self._sink.admit(grant, report)
+    def admit(self, grant: Grant, report: Callable[[Report], None]) -> None:
+        self._sink.admit(grant, report)
 
     async def revoke(self, generation: int, timeout_s: float) -> bool:
         return await self._sink.revoke(generation, timeout_s)

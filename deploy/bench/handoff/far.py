@@ -67,7 +67,8 @@ async def _grant(pipe: Connection, sink: Sink, generation: int, tokens: int) -> 
         tokens=tokens,
         planes=((0, len(LAYOUT.planes)),),
     )
-    pipe.send((grant, sink.admit(grant, reports.put_nowait)))
+    sink.admit(grant, reports.put_nowait)
+    pipe.send(grant)
     report: Any = await reports.get()
     pipe.send(report)
 

@@ -84,8 +84,8 @@ class Near:
         """Seconds by one of ours, until the last frame is confirmed."""
         frames = self.cache.frames(load)
         self._pipe.send((name, load.tokens))
-        grant, place = self._hear()
-        writer = self._carriers[name].open(self._endpoints[name], grant.generation, grant.key, place)
+        grant = self._hear()
+        writer = self._carriers[name].open(self._endpoints[name], grant.generation, grant.key)
         with contextlib.closing(writer):
             while not writer.room():
                 _wait(writer)

@@ -108,7 +108,6 @@ class Bench:
             self.carrier = open_carriers(LAYOUT, [self.source])(transport)
         self.reports: list[Report] = []
         self.writers: list[Writer] = []
-        self.places: dict[int, bytes] = {}
 
     def grant(
         self, generation: int = 1, tokens: int = 40, slot: int = 0, held: int = 0, planes: Ranges = PLANES
@@ -124,7 +123,7 @@ class Bench:
             planes=planes,
             held=held,
         )
-        self.places[generation] = self.sink.admit(grant, self.reports.append)
+        self.sink.admit(grant, self.reports.append)
         return grant
 
     def writer(self, grant: Grant, key: bytes | None = None, generation: int | None = None) -> Writer:
@@ -132,7 +131,6 @@ class Bench:
             self.sink.describe(),
             generation or grant.generation,
             grant.key if key is None else key,
-            self.places[grant.generation],
         )
         self.writers.append(writer)
         return writer

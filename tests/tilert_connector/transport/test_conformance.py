@@ -142,7 +142,7 @@ async def test_a_writer_hears_that_the_sink_has_gone(transport: str) -> None:
     assert await one.refused(writer, one.frames(16, 40))
     writer.close()
     with pytest.raises(WireError):
-        late = one.carrier.open(one.sink.describe(), 1, bytes(16), b"")
+        late = one.carrier.open(one.sink.describe(), 1, bytes(16))
         with contextlib.closing(late):
             await one.drive(late, late.room)
     one.carrier.close()

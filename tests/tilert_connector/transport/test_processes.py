@@ -42,17 +42,18 @@ class Two:
         self.reports: list[Report] = []
         self.writer = WriterProcess(transport, 7)
 
-    def grant(self, generation: int, handoff: str) -> tuple[Grant, bytes]:
+    def grant(self, generation: int, handoff: str) -> Grant:
         planes = ((0, len(LAYOUT.planes)),)
         key = secrets.token_bytes(16)
         grant = Grant(handoff=handoff, rank=0, generation=generation, key=key, slot=0, tokens=TOKENS, planes=planes)
-        return grant, self.sink.admit(grant, self.reports.append)
+        self.sink.admit(grant, self.reports.append)
+        return grant
 
     async def begun(self) -> None:
         """The other process has written half of it, and has a write at hand."""
         await asyncio.to_thread(self.writer.hear)
-        grant, place = self.grant(1, "a")
-        self.writer.go(self.sink.describe(), grant, place)
+        grant = self.grant(1, "a")
+        self.writer.go(self.sink.describe(), grant)
         assert await asyncio.to_thread(self.writer.hear) == "half"
         assert self.slot.array[0] == 7
 
@@ -60,8 +61,8 @@ class Two:
         """A whole handoff from this process."""
         source = filled(value)
         carrier = open_carriers(LAYOUT, [source])(self.transport)
-        grant, place = self.grant(generation, "b")
-        writer = carrier.open(self.sink.describe(), generation, grant.key, place)
+        grant = self.grant(generation, "b")
+        writer = carrier.open(self.sink.describe(), generation, grant.key)
         frames = list(cut_frames(LAYOUT, grant.planes, 0, TOKENS, FRAME))
         deadline = time.monotonic() + 30
         for frame in frames:

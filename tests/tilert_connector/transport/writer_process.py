@@ -42,8 +42,8 @@ def _write(pipe: Connection, transport: str, value: int) -> None:
     source = filled(value)
     carrier = open_carriers(LAYOUT, [source])(transport)
     pipe.send("ready")
-    endpoint, grant, place = pipe.recv()
-    writer = carrier.open(endpoint, grant.generation, grant.key, place)
+    endpoint, grant = pipe.recv()
+    writer = carrier.open(endpoint, grant.generation, grant.key)
     frames = list(cut_frames(LAYOUT, grant.planes, 0, grant.tokens, FRAME))[::-1]
     half = len(frames) // 2
     with contextlib.closing(writer):
@@ -92,8 +92,8 @@ class WriterProcess:
         """Behind the middle, where it waits."""
         self._pipe.send("go on")
 
-    def go(self, endpoint: Endpoint, grant: Grant, place: bytes) -> None:
-        self._pipe.send((endpoint, grant, place))
+    def go(self, endpoint: Endpoint, grant: Grant) -> None:
+        self._pipe.send((endpoint, grant))
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process.pid is not None
