@@ -144,9 +144,10 @@ def _way_out(reason: str) -> str:
         ("transport", "install on the prefill server what the decode node's transport needs"),
         ("fingerprint", "serve the same checkpoint with the same --dtype, --block-size and revision on both"),
         (
-            "was not committed",
+            "never offered",
             "see that the prefill server reaches the decode node's control port (--ctrl-host), and its log",
         ),
+        ("was not committed", "read both logs for this handoff: it began and did not end"),
     ):
         if word in reason:
             return way

@@ -17,6 +17,7 @@ import pytest
 from deploy.processes import Part, Stack
 from deploy.up import UpConfig, deployment
 from deploy.up.deployment import Deployment
+from router import DecodeNodeConfig, RouterConfig, running
 from tests.e2e.serving import QUIET, Client, prompts
 
 COUNT = 30 if "SPEEDTIER_SOAK_S" in os.environ else 3
@@ -104,12 +105,12 @@ async def test_a_decode_node_that_dies_costs_only_its_own_requests(tmp_path: Pat
     node = Node(decode, tmp_path / "node", {})
     ends = {200: 0, 502: 0, 504: 0}
     async with (
-        Stack(tmp_path, QUIET) as running,
+        Stack(tmp_path, QUIET) as others_running,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
     ):
         await node.start()
         try:
-            await running.start(others)
+            await others_running.start(others)
             router, vllm = Client(http, plan.router_url), Client(http, plan.vllm_url)
             solo = [(await asked(router, one, "native"))[1] for one in texts]
             for number in range(COUNT):
@@ -132,10 +133,22 @@ async def test_a_decode_node_that_dies_costs_only_its_own_requests(tmp_path: Pat
                         assert status in (502, 504) and said["message"], where
                     ends[status] += 1
                 await works_again(router, texts[0], solo[0])
+            await unreachable_control_port(plan, http, texts[0])
             await no_block_is_held(vllm)
         finally:
             await node.stack.close()
     print(f"\n{COUNT} times the decode node was stopped, killed or started again: replies by status {ends}")
+
+
+async def unreachable_control_port(plan: Deployment, http: Any, prompt: list[int]) -> None:
+    """Nothing ever reaches the decode node, so only it can know that it waits in vain."""
+    nodes = (DecodeNodeConfig(url=plan.decode_url, ctrl_port=9),)
+    urls = (plan.vllm_url,)
+    config = RouterConfig(port=0, prefill=urls, native=urls, decode=nodes, tokenizer=str(plan.model))
+    async with running(config) as url:
+        status, said, took = await asked(Client(http, url), prompt, "speed")
+    assert status == 502 and "never offered" in said["message"], said
+    assert took < config.timeouts.handoff / 2
 
 
 async def works_again(router: Client, prompt: list[int], solo: list[int]) -> None:

@@ -38,7 +38,7 @@ class DecodeNode:
         model: Path,
         block: int = BLOCK,
         capacity: int = CAPACITY,
-        config: ReceiverConfig = ReceiverConfig(resident=False, slot_wait_s=120.0),  # noqa: B008
+        config: ReceiverConfig = ReceiverConfig(resident=False, slot_wait_s=120.0, expect_s=300.0),  # noqa: B008
     ) -> None:
         self.layout = layout_of(model, block)
         self.capacity = capacity
