@@ -11,6 +11,7 @@ from persistent_engine.runtime.bind import Binding
 from persistent_engine.runtime.cpu.control import Reason
 from persistent_engine.runtime.cpu.resident import Resident
 from persistent_engine.runtime.engine import MOST_STOPS, EngineBusy, EngineFailed, FinishReason, Job
+from persistent_engine.runtime.outlast import outlast
 from speedtier.errors import ConfigError
 
 __all__ = ["CpuEngine"]
@@ -100,7 +101,7 @@ class CpuEngine:
                 if resident.finished(sequence) is None and resident.published() == sent:
                     await self._wait()
         finally:
-            await asyncio.shield(self._drain(sequence))
+            await outlast(self._drain(sequence))
 
     async def _wait(self) -> None:
         """Until the workers published something; looks up once a second in case they died."""

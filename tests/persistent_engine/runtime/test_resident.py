@@ -1,6 +1,7 @@
 """E1, E4, E5, E6: the resident loop runs without Python, stops within a step, costs nothing idle, and reports hangs."""
 
 import asyncio
+import contextlib
 import ctypes
 import dataclasses
 import os
@@ -81,6 +82,30 @@ async def test_leaving_the_stream_frees_the_engine() -> None:
         assert not engine.busy
         tokens, reason = await decode(engine, Job(slot=0, position=0, token=50, most=3))
         assert (len(tokens), reason) == (3, "length")
+
+
+@pytest.mark.contract("E4", "H4")
+async def test_who_is_cancelled_twice_still_leaves_only_when_the_engine_has_stopped() -> None:
+    rig = build("tiny-gqa", slots=2)
+    async with rig.engine() as engine:
+
+        async def follow(started: asyncio.Event) -> None:
+            async with contextlib.aclosing(
+                engine.decode(Job(slot=1, position=0, token=50, most=500), lambda reason: None)
+            ) as source:
+                async for _ in source:
+                    started.set()
+
+        for _ in range(20):
+            started = asyncio.Event()
+            task = asyncio.create_task(follow(started))
+            await started.wait()
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            assert task.cancelled()
+            assert not engine.busy
+            assert (await decode(engine, Job(slot=0, position=0, token=50, most=1)))[1] == "length"
 
 
 @pytest.mark.parametrize(
