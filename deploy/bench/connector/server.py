@@ -1,27 +1,40 @@
 """One vLLM server of the comparison."""
 
+import json
 import os
 from pathlib import Path
+from typing import Literal
 
 import aiohttp
 import msgspec
 
+from deploy.bench.connector.idle import IDLE_TRANSFER
+from deploy.bench.connector.shape import Shape
 from deploy.bench.exposition import label
 from deploy.processes import free_ports
-from deploy.up import VllmConfig, vllm_part
+from deploy.up import KV_TRANSFER, VllmConfig, vllm_part
 from speedtier.errors import SpeedtierError
 
-__all__ = ["Server"]
+__all__ = ["Loaded", "Server"]
+
+
+Loaded = Literal["ours", "idle", "none"]
+_FLAG = "--kv-transfer-config"
 
 
 class Server:
-    """`part`: how to start it."""
+    """`part`: how to start it. The three differ in what is loaded and in nothing else."""
 
-    def __init__(self, http: aiohttp.ClientSession, model: Path, *, connector: bool) -> None:
+    def __init__(self, http: aiohttp.ClientSession, loaded: Loaded, shape: Shape) -> None:
         (self._port,) = free_ports(1)
-        self._http, self._url, self._model = http, f"http://127.0.0.1:{self._port}", model.name
-        part = vllm_part(VllmConfig(threads=1), model, model.name, "float32", self._port, connector=connector)
-        self.part = msgspec.structs.replace(part, name="with" if connector else "without")
+        self._http, self._url, self._model = http, f"http://127.0.0.1:{self._port}", shape.name
+        transfer = {"ours": KV_TRANSFER, "idle": IDLE_TRANSFER, "none": None}[loaded]
+        config = VllmConfig(
+            threads=1,
+            arguments=(*shape.arguments, *(() if transfer is None else (_FLAG, json.dumps(transfer)))),
+        )
+        part = vllm_part(config, shape.directory, shape.name, shape.dtype, self._port, connector=False)
+        self.part = msgspec.structs.replace(part, name=loaded)
 
     async def complete(self, prompt: list[int], tokens: int) -> None:
         """Exactly so many tokens. Raises SpeedtierError."""
