@@ -20,6 +20,8 @@ from router.call import Call, Endpoint
 from router.config import RouterConfig
 from router.errors import ApiError, NotFound, TooLarge, TooSlow, Unable
 from router.fleet import Fleet
+from router.guard import OWNER, guard, owner_name
+from router.keys import Keys
 from router.metrics import Metrics
 from router.native import NativePath
 from router.node import Node
@@ -48,7 +50,7 @@ class _Front:
     def __init__(self, config: RouterConfig) -> None:
         self.config = config
         self.classes = Classes(config)
-        self.keys = read_keys(config.ticket_key_file)
+        self.tickets = read_keys(config.ticket_key_file)
 
     async def run(self, app: web.Application) -> AsyncIterator[None]:
         config, timeouts = self.config, self.config.timeouts
@@ -62,7 +64,7 @@ class _Front:
             aiohttp.ClientSession(timeout=timeout, connector=connector(), auto_decompress=False) as raw_session,
         ):
             background = Background()
-            nodes = [Node(each, session, timeouts, config.queue_wait_s, self.keys) for each in config.decode]
+            nodes = [Node(each, session, timeouts, config.queue_wait_s, self.tickets) for each in config.decode]
             self.fleet = Fleet(config, nodes, background)
             prefill_pool = Pool(config.prefill, "prefill")
             native_pool = Pool(config.native, "native")
@@ -78,7 +80,7 @@ class _Front:
         """The handler of an endpoint that both tiers serve."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            record = Record(endpoint.path)
+            record = Record(endpoint.path, owner=owner_name(request))
             record.served_by = record.traffic_class = self.classes.default.name
             try:
                 return await self._answer(request, endpoint, record)
@@ -107,10 +109,10 @@ class _Front:
         return handle
 
     async def _answer(self, request: web.Request, endpoint: Endpoint, record: Record) -> web.StreamResponse:
-        traffic = self.classes.of(request.headers)
+        body, key = look(await self._read(request)), request.get(OWNER)
+        traffic, record.source = self.classes.choose(key, request.headers, body)
         record.served_by = record.traffic_class = traffic.name
-        raw = await self._read(request)
-        call = Call(request, endpoint, look(raw), traffic, record)
+        call = Call(request, endpoint, self.classes.prepared(body, key), traffic, record)
         if traffic.pool == "speed":
             try:
                 return await self.speed.serve(call)
@@ -119,7 +121,7 @@ class _Front:
                     raise
                 record.fallback, record.served_by = error.field, self.classes.native_name
                 _LOG.info("%s goes to the native pool for its field %r", endpoint.path, error.field[:64])
-        return await self.native.relay(request, raw, call.headers(), record)
+        return await self.native.relay(request, call.body.raw, call.headers(), record)
 
     async def _read(self, request: web.Request) -> bytes:
         try:
@@ -191,7 +193,7 @@ def build_app(config: RouterConfig) -> web.Application:
         ConfigError: the configuration contradicts itself.
     """
     front = _Front(config)
-    app = web.Application(client_max_size=config.body_limit, middlewares=[_openai_errors])
+    app = web.Application(client_max_size=config.body_limit, middlewares=[_openai_errors, guard(Keys(config))])
     app.cleanup_ctx.append(front.run)
     app.add_routes(
         [

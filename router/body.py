@@ -5,6 +5,8 @@ this module. vLLM decodes with Python's ``json``, which also takes UTF-16, UTF-3
 JSON; what cannot be looked into here is only let through when those bytes cannot spell the name.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from router.errors import BadRequest
@@ -26,9 +28,22 @@ class Body(msgspec.Struct, frozen=True):
     fields: dict[str, msgspec.Raw] | None
 
     def get(self, name: str) -> object:
-        """A field's decoded value; None where it is missing or the body is no object."""
+        """A field's decoded value; None where it is missing or the body is no object.
+
+        Raises:
+            BadRequest: its value cannot be decoded, such as a string that is not UTF-8.
+        """
         value = (self.fields or {}).get(name)
-        return None if value is None else msgspec.json.decode(value)
+        try:
+            return None if value is None else msgspec.json.decode(value)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+            raise BadRequest(f"`{name}` cannot be decoded: {error}", param=name) from None
+
+    def changed(self, values: Mapping[str, object]) -> "Body":
+        """The body with other values for some fields; all others keep their bytes. ``fields`` must be there."""
+        assert self.fields is not None, "only an object has fields"
+        fields = {**self.fields, **{name: msgspec.Raw(msgspec.json.encode(value)) for name, value in values.items()}}
+        return Body(msgspec.json.encode(fields), fields)
 
 
 def look(raw: bytes) -> Body:

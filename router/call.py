@@ -41,6 +41,11 @@ class Call:
     traffic: TrafficClass
     record: Record
 
+    @property
+    def service_tier(self) -> str | None:
+        """What the reply's ``service_tier`` says: the class's first; None, as vLLM's, where the class has none."""
+        return next(iter(self.traffic.service_tiers), None)
+
     def headers(self) -> dict[str, str]:
         """The ``x-speedtier-*`` headers of the reply."""
         named = {

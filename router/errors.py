@@ -25,19 +25,27 @@ __all__ = [
     "TooLarge",
     "TooSlow",
     "Unable",
+    "Unauthorized",
 ]
 
 
 class ApiError(SpeedtierError):
-    """An error with a status and an OpenAI error object."""
+    """An error with a status and an OpenAI error object.
+
+    ``detour``: why the native pool may serve the request instead, where its class lets it: a field's name, ``length``,
+    ``wait`` or ``health``; empty when no other pool would do better. ``blame``: whether it speaks against the health of
+    the server that gave it.
+    """
 
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "InternalServerError"
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    def __init__(self, message: str, *, param: str | None = None, detour: str = "", blame: bool = True) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
+        self.detour = detour
+        self.blame = blame
 
     @property
     def code(self) -> int:
@@ -59,6 +67,17 @@ class BadRequest(ApiError):
 
     status = 400
     kind = "BadRequestError"
+
+
+class Unauthorized(ApiError):
+    """The request carries no key that is let in."""
+
+    status = 401
+    kind = "AuthenticationError"
+
+    def headers(self) -> Mapping[str, str]:
+        """How to say who one is (RFC 6750)."""
+        return {"www-authenticate": "Bearer"}
 
 
 class NotFound(ApiError):
@@ -113,6 +132,7 @@ class Unable(NotSupported):
             "pool; leave the field out "
             f"or send the request in a native class",
             param=field,
+            detour=field,
         )
         self.field = field
 

@@ -1,9 +1,10 @@
-"""What is remembered of one request, for its access log line and the metrics.
+"""What is remembered of one request, for its access log line, the metrics and the status page.
 
-Invariant: one line for each request, whatever its end, and no header, prompt or reply text in it.
+Invariant: one line for each request, whatever its end, and no header, key, prompt or reply text in it.
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,17 +12,36 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-__all__ = ["CLIENT_GONE", "Record"]
+from router.errors import ApiError, PassedThrough
+
+__all__ = ["CLIENT_GONE", "Record", "trace_id"]
 
 _ACCESS = logging.getLogger("router.access")
 CLIENT_GONE = 499  # nginx's number for a client that did not wait for its reply
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+
+def trace_id(traceparent: str) -> str:
+    """The trace that a ``traceparent`` header names (W3C Trace Context, 3.2); empty for none."""
+    found = _TRACEPARENT.fullmatch(traceparent.strip())
+    return found[1] if found and found[1].strip("0") and not traceparent.startswith("ff") else ""
 
 
 @dataclass(slots=True)
 class Record:
-    """One request. ``phases`` are seconds by name; ``first_token_s`` counts from the request's arrival."""
+    """One request.
+
+    ``owner``: name of its API key. ``source``: what named its class. ``fallback``: why the speed tier did not serve it.
+    ``phases``: seconds by name: ``render``, ``queue``, ``prefill``, ``handoff`` (from the first token until the decode
+    node has the state), ``first_step`` (from there to its first token), ``decode``. ``first_token_s`` counts from the
+    request's arrival. ``delivered``: tokens that have gone to the client. ``retries``, ``repairs``: tries on another
+    node before and after the first token.
+    """
 
     endpoint: str
+    owner: str = ""
+    source: str = ""
+    trace: str = ""
     request_id: str = ""
     traffic_class: str = ""
     served_by: str = ""
@@ -33,7 +53,12 @@ class Record:
     completion_tokens: int | None = None
     finish_reason: str | None = None
     error: str | None = None
+    kind: str = ""
+    retries: int = 0
+    repairs: int = 0
+    delivered: int = 0
     first_token_s: float | None = None
+    last_token_s: float | None = None
     total_s: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
     _start: float = field(default_factory=time.monotonic)
@@ -51,19 +76,48 @@ class Record:
         """The connection to the client broke before the reply was complete."""
         self.status, self.error = CLIENT_GONE, self.error or why
 
+    def fail(self, error: ApiError) -> None:
+        """The request ended in an error, before or after the first byte."""
+        # A server's own words may quote the request; the client has them.
+        told = f"the server answered {error.code}" if isinstance(error, PassedThrough) else error.message
+        self.error, self.kind = told, type(error).__name__
+
     def token(self) -> None:
         """The first token is on its way to the client."""
         if self.first_token_s is None:
             self.first_token_s = time.monotonic() - self._start
 
+    def tokens(self, count: int) -> None:
+        """``count`` tokens more are on their way to the client; for each step."""
+        self.last_token_s = time.monotonic() - self._start
+        if self.first_token_s is None:
+            self.first_token_s = self.last_token_s
+        self.delivered += count
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the request arrived."""
+        return time.monotonic() - self._start
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens a second after the first; None while there is no second one."""
+        if self.first_token_s is None or self.last_token_s is None or self.delivered < 2:
+            return None
+        seconds = self.last_token_s - self.first_token_s
+        return (self.delivered - 1) / seconds if seconds > 0 else None
+
     def close(self) -> None:
         """Take the total time and write the line."""
-        self.total_s = time.monotonic() - self._start
+        self.total_s = self.age_s
         line = {
             "time": time.time(),
             "endpoint": self.endpoint,
             "request_id": self.request_id,
+            "trace_id": self.trace,
+            "key": self.owner,
             "class": self.traffic_class,
+            "class_from": self.source,
             "served_by": self.served_by,
             "node": self.node,
             "fallback": self.fallback,
@@ -73,8 +127,11 @@ class Record:
             "completion_tokens": self.completion_tokens,
             "finish_reason": self.finish_reason,
             "error": self.error,
+            "retries": self.retries or None,
+            "repairs": self.repairs or None,
             "first_token_ms": _ms(self.first_token_s),
             "total_ms": _ms(self.total_s),
+            "tokens_per_s": None if self.tokens_per_s is None else round(self.tokens_per_s, 1),
             **{f"{name}_ms": _ms(seconds) for name, seconds in self.phases.items()},
         }
         kept = {name: value for name, value in line.items() if value not in (None, "")}
