@@ -22,13 +22,14 @@ from router.errors import ApiError, NotFound, TooLarge, TooSlow, Unable
 from router.fleet import Fleet
 from router.guard import OWNER, guard, owner_name
 from router.keys import Keys
+from router.ledger import Ledger
 from router.metrics import Metrics
 from router.native import NativePath
 from router.node import Node
 from router.pool import Pool
 from router.prefill import Prefill
 from router.probe import Probe
-from router.record import CLIENT_GONE, Record
+from router.record import CLIENT_GONE, Record, trace_id
 from router.reply import ChatReply, CompletionReply
 from router.speed import SpeedPath
 from router.traffic import Classes
@@ -73,6 +74,7 @@ class _Front:
             self.models_path = self.native if config.native else NativePath(raw_session, prefill_pool, timeouts)
             self.probe = Probe(config, self.classes, session)
             self.metrics = Metrics(self.fleet)
+            self.ledger = Ledger(self.metrics)
             yield
             await background.close(timeouts.cancel * 2)
 
@@ -80,12 +82,23 @@ class _Front:
         """The handler of an endpoint that both tiers serve."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            record = Record(endpoint.path, owner=owner_name(request))
-            record.served_by = record.traffic_class = self.classes.default.name
+            return await self.recorded(request, endpoint.path, lambda record: self._answer(request, endpoint, record))
+
+        return handle
+
+    async def recorded(
+        self, request: web.Request, path: str, answer: Callable[[Record], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Answer a request and end it in one of the ways that there are. ``path``: what log and metrics call it."""
+        trace = trace_id(request.headers.get("traceparent", ""))
+        record = Record(path, owner=owner_name(request), trace=trace)
+        record.served_by = record.traffic_class = self.classes.default.name
+        with self.ledger.request(record):
             try:
-                return await self._answer(request, endpoint, record)
+                return await answer(record)
             except ApiError as error:
-                record.status, record.error = error.code, error.message
+                record.status = error.code
+                record.fail(error)
                 return _error(error, record)
             except asyncio.CancelledError:
                 record.leave("the client has gone")
@@ -95,18 +108,13 @@ class _Front:
                 raise asyncio.CancelledError from None  # aiohttp then closes the connection without a word
             except Exception as error:
                 _LOG.exception("a request failed in the router itself")
-                record.error = repr(error)
+                record.error, record.kind = repr(error), type(error).__name__
                 if record.status != CLIENT_GONE and request.transport is not None:
                     # Headers are out, so the only honest end is a broken connection.
                     request.transport.abort()
                     raise asyncio.CancelledError from None
                 record.status = 500
                 return _error(ApiError("internal error of the router"), record)
-            finally:
-                record.close()
-                self.metrics.count(record)
-
-        return handle
 
     async def _answer(self, request: web.Request, endpoint: Endpoint, record: Record) -> web.StreamResponse:
         body, key = look(await self._read(request)), request.get(OWNER)
@@ -134,16 +142,9 @@ class _Front:
 
     async def models(self, request: web.Request) -> web.StreamResponse:
         """``/v1/models`` as a server behind the router says it."""
-        record = Record("/v1/models")
-        try:
-            return await self.models_path.relay(request, None, {}, record)
-        except ApiError as error:
-            record.status, record.error = error.code, error.message
-            return _error(error, record)
-        except ConnectionResetError:
-            raise asyncio.CancelledError from None
-        finally:
-            record.close()
+        return await self.recorded(
+            request, "/v1/models", lambda record: self.models_path.relay(request, None, {}, record)
+        )
 
     async def health(self, _: web.Request) -> web.Response:
         """This process is up."""
