@@ -21,12 +21,13 @@ from tilert_connector.receiver_config import ReceiverConfig
 from tilert_connector.slots import Slots
 from tilert_connector.transport.base import Grant, Report, Sink
 
-__all__ = ["Admission"]
+__all__ = ["UNOFFERED", "Admission"]
 
 Objection = tuple[Literal["hello", "ended", "busy", "malformed", "conflict", "ticket"], str]
 SAY_WHY_S = 0.5
 """After a lost data connection: time for the sender's own reason to arrive on the control plane."""
-UNDECIDED = (State.EXPECTED, State.WAITING, State.WRITING)
+UNOFFERED = (State.EXPECTED, State.RESERVING, State.RESERVED)
+UNDECIDED = (*UNOFFERED, State.WAITING, State.WRITING)
 
 
 class Admission:
@@ -62,8 +63,15 @@ class Admission:
         inbound = self._ended.get(handoff) or self.open.get(handoff)
         if inbound is None:
             inbound = self.open[handoff] = Inbound(handoff)
-            # A prefill node offers before it computes, so whoever has its first token need not wait long for the offer.
-            self._set_timer(inbound, self._config.expect_s, "the prefill node never offered it, its log says why")
+            self._expect(inbound)
+        return inbound
+
+    def wanted(self, handoff: str) -> Inbound:
+        """The handoff's record, whose state somebody waits for from now on."""
+        inbound = self.find(handoff)
+        if inbound.state is State.RESERVED and not inbound.awaited:
+            self._expect(inbound)
+        inbound.awaited = True
         return inbound
 
     # What prefill nodes say
@@ -80,11 +88,14 @@ class Admission:
             self.end(inbound, "failed", reason)
             return None
         inbound.tokens = offer.tokens
-        if inbound.state is State.EXPECTED:
-            inbound.state = State.WAITING
+        if inbound.state in UNOFFERED:
+            if inbound.state is State.RESERVED:
+                self._queue.appendleft(inbound)  # a slot is free, for this one alone
+            elif inbound.state is State.EXPECTED:
+                self._queue.append(inbound)
+            inbound.move(State.WAITING)
             inbound.offered_at = time.monotonic()
             self._set_timer(inbound, self._config.slot_wait_s, NO_SLOT)
-            self._queue.append(inbound)
             self._give_slots()
         elif inbound.state is State.WRITING:
             self._spawn(self._admit(inbound, writing))
@@ -115,6 +126,20 @@ class Admission:
 
     # What the decode node does
 
+    def reserve(self, handoff: str, wait_s: float) -> Inbound | None:
+        """Queue for a slot before the prefill node offers; None if too many handoffs are open or it is known already.
+
+        It gets its turn among offers and reservations, first come first served, or ends after `wait_s`.
+        """
+        if handoff in self.open or handoff in self._ended or len(self.open) >= self._config.max_handoffs:
+            return None
+        inbound = self.open[handoff] = Inbound(handoff)
+        inbound.move(State.RESERVING)
+        self._queue.append(inbound)
+        self._set_timer(inbound, wait_s, NO_SLOT)
+        self._give_slots()
+        return inbound
+
     def take(self, inbound: Inbound) -> bool:
         """Whether the committed state is the caller's from now on, until `release`."""
         if inbound.state is not State.COMMITTED:
@@ -144,7 +169,10 @@ class Admission:
                 self._tell(writing.peer, ended)
         if inbound in self._queue:
             self._queue.remove(inbound)
-        return self._spawn(self._drain(inbound, prefix)) if inbound.slot >= 0 else None
+        if inbound.slot >= 0:
+            return self._spawn(self._drain(inbound, prefix))
+        self._give_slots()  # one may have been kept for it
+        return None
 
     async def close(self) -> None:
         """End what is open; the sink must have stopped every writer after this."""
@@ -179,9 +207,18 @@ class Admission:
         objection = self._authority.objection(offer, bool(inbound.writings))
         return ("ticket", objection) if objection else None
 
+    def _kept(self) -> int:
+        """Slots that reserved handoffs will take."""
+        return sum(one.state is State.RESERVED for one in self.open.values())
+
     def _give_slots(self) -> None:
-        """Admit as many waiting handoffs as slots are free, first come first served."""
-        while self._queue:
+        """Admit as many waiting handoffs as slots are free and kept for nobody, first come first served."""
+        while self._queue and self._slots.free > self._kept():
+            if self._queue[0].state is State.RESERVING:
+                reserved = self._queue.popleft()
+                reserved.move(State.RESERVED)
+                self._set_timer(reserved, self._config.lease_s, "a slot was kept for it and it was not offered")
+                continue
             prefix = self._prefix(self._queue[0])
             taken = self._slots.take(prefix.chain if prefix is not None else b"")
             if taken is None:
@@ -191,7 +228,7 @@ class Admission:
             inbound.content = self._sink.content(inbound.slot)
             if self._sink.late:
                 inbound.tail = ()
-            inbound.state = State.WRITING
+            inbound.move(State.WRITING)
             self._set_timer(inbound, self._config.handoff_s, "it was not written in time")
             for writing in inbound.writings.values():
                 self._spawn(self._admit(inbound, writing))
@@ -262,7 +299,8 @@ class Admission:
 
     def _close_record(self, inbound: Inbound, outcome: str, reason: str) -> None:
         self._clear_timer(inbound)
-        inbound.state, inbound.outcome, inbound.reason = State.ENDED, outcome, reason
+        inbound.outcome, inbound.reason = outcome, reason
+        inbound.move(State.ENDED)
         inbound.changed.set()
         self.open.pop(inbound.handoff, None)
         self._ended[inbound.handoff] = inbound
@@ -300,6 +338,10 @@ class Admission:
         while not await self._sink.revoke(generation, self._config.drain_s):
             self.counts["slow_drains"] += 1
         self._grants.pop(generation, None)
+
+    def _expect(self, inbound: Inbound) -> None:
+        # A prefill node offers before it computes, so whoever has its first token need not wait long for the offer.
+        self._set_timer(inbound, self._config.expect_s, "the prefill node never offered it, its log says why")
 
     def _set_timer(self, inbound: Inbound, seconds: float, reason: str) -> None:
         self._clear_timer(inbound)

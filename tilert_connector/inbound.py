@@ -1,7 +1,7 @@
 """One handoff as the decode node sees it.
 
-Invariant: states only move forward, EXPECTED -> WAITING -> WRITING -> COMMITTED -> TAKEN -> ENDED, any
-of them may go to ENDED, and `changed` is set once, when the handoff is committed or ended.
+Invariant: states only move forward, EXPECTED (or RESERVING -> RESERVED) -> WAITING -> WRITING -> COMMITTED -> TAKEN ->
+ENDED, any of them may go to ENDED, and `changed` is set once, when the handoff is committed or ended.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ class State(enum.Enum):
     """Where a handoff stands."""
 
     EXPECTED = "not offered by the prefill node yet"
+    RESERVING = "waiting for a slot to be kept for it"
+    RESERVED = "a slot is kept for it, not offered by the prefill node yet"
     WAITING = "offered, waiting for a free slot"
     WRITING = "being written"
     COMMITTED = "committed"
@@ -60,6 +62,8 @@ class Inbound:
         """What the sink called the slot's content then."""
         self.writings: dict[int, Writing] = {}
         self.changed = asyncio.Event()
+        self.moved = asyncio.Event()
+        """Set, and replaced, whenever `state` changes before the state is written."""
         self.timer: asyncio.TimerHandle | None = None
         self.offered_at = 0.0
         """time.monotonic() of the first offer."""
@@ -69,6 +73,12 @@ class Inbound:
         self.outcome = ""
         """Once ended: committed, failed or cancelled."""
         self.reason = ""
+
+    def move(self, state: State) -> None:
+        """Go to another state, and wake who waits for that."""
+        self.state = state
+        moved, self.moved = self.moved, asyncio.Event()
+        moved.set()
 
     @property
     def held(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from speedtier.errors import ConfigError
-from tilert_connector.admission import Admission
+from tilert_connector.admission import UNOFFERED, Admission
 from tilert_connector.authority import Authority
 from tilert_connector.control import ControlSocket
 from tilert_connector.curve import read_server
@@ -106,8 +106,7 @@ class Receiver:
         Waits also for a handoff that was not offered yet. Raises HandoffTimeout, HandoffFailed. A caller that
         gives up must `cancel`.
         """
-        inbound = self._admission.find(handoff)
-        inbound.awaited = True
+        inbound = self._admission.wanted(handoff)
         try:
             async with asyncio.timeout(timeout_s):
                 await inbound.changed.wait()
@@ -121,6 +120,23 @@ class Receiver:
             return Held(handoff=handoff, slot=inbound.slot, generation=generation, tokens=inbound.tokens)
         reason = inbound.reason or f"it is {inbound.outcome or inbound.state.value} already"
         raise (HandoffBusy if reason.startswith(NO_SLOT) else HandoffFailed)(handoff, reason)
+
+    async def reserve(self, handoff: str, wait_s: float) -> None:
+        """Keep a slot for a handoff that is not offered yet, in turn with others. The caller must `cancel` it if it
+        comes to nothing. Raises HandoffBusy when none was free within `wait_s` seconds."""
+        inbound = self._admission.reserve(handoff, wait_s)
+        if inbound is None:
+            raise HandoffBusy(handoff, f"{NO_SLOT}: too many handoffs are open, or this one is known")
+        while inbound.state is State.RESERVING:
+            await inbound.moved.wait()
+        if inbound.state is State.ENDED:
+            raise HandoffBusy(handoff, inbound.reason)
+
+    async def offered(self, handoff: str) -> None:
+        """Wait until a reserved handoff is offered or has ended."""
+        inbound = self._admission.open.get(handoff)
+        while inbound is not None and inbound.state in UNOFFERED:
+            await inbound.moved.wait()
 
     def release(self, held: Held, generated: Sequence[int] = ()) -> None:
         """The slot is free again. Repeated and late calls do nothing.

@@ -21,6 +21,10 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     slot_wait_s: Annotated[
         float, msgspec.Meta(gt=0, le=86400, description="Seconds that an offer may wait for a free slot.")
     ] = 30.0
+    lease_s: Annotated[
+        float,
+        msgspec.Meta(gt=0, le=86400, description="Seconds that a slot is kept for a handoff that is not offered yet."),
+    ] = 300.0
     expect_s: Annotated[
         float,
         msgspec.Meta(gt=0, le=86400, description="Seconds that a request for state waits for the state to be offered."),

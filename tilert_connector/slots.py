@@ -33,6 +33,11 @@ class Slots:
         self._holders: dict[int, int] = {}
         self._generations = count(1)
 
+    @property
+    def free(self) -> int:
+        """How many nobody holds."""
+        return len(self._free)
+
     def generation(self) -> int:
         """A number that was never given before."""
         return next(self._generations)

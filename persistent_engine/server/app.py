@@ -1,4 +1,4 @@
-"""HTTP of a decode node: /pd/decode, /pd/cancel, /health, /decode_status, /capabilities, /metrics.
+"""HTTP of a decode node: /pd/decode, /pd/lease, /pd/cancel, /health, /decode_status, /capabilities, /metrics.
 
 Source of paths and fields: TileRT's decode node (package versions 0.1.5 and 0.1.6), extended by `stop_reason`.
 """
@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from persistent_engine.server.errors import Answer, error_body
+from persistent_engine.server.leases import Leases
 from persistent_engine.server.metrics import Metrics
 from persistent_engine.server.node import DecodeNode
 from persistent_engine.server.request import EXECUTED, parse
@@ -148,6 +149,7 @@ class _Routes:
             "version": __version__,
             "layout": msgspec.to_builtins(node.layout),
             "sampling": list(EXECUTED),
+            "lease": True,
             "fingerprint": msgspec.to_builtins(node.fingerprint),
         }
         return web.json_response(body)
@@ -198,6 +200,7 @@ def build_app(node: DecodeNode) -> web.Application:
     routes = _Routes(node)
     app = web.Application(middlewares=[_error_objects], client_max_size=LARGEST_BODY)
     app.router.add_post("/pd/decode", routes.decode)
+    app.router.add_post("/pd/lease", Leases(node.receiver).lease)
     app.router.add_post("/pd/cancel", routes.cancel)
     app.router.add_get("/health", routes.health)
     app.router.add_get("/decode_status", routes.status)

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -35,6 +36,12 @@ class Receiving(Protocol):
     async def committed(self, handoff: str, timeout_s: float) -> Held:
         """Wait for a handoff's state. Raises: HandoffTimeout, HandoffFailed."""
 
+    async def reserve(self, handoff: str, wait_s: float) -> None:
+        """Keep a slot for a handoff before it is offered. Raises: HandoffBusy."""
+
+    async def offered(self, handoff: str) -> None:
+        """Wait until a reserved handoff was offered, or ended."""
+
     def release(self, held: Held, generated: Sequence[int] = ()) -> None:
         """Give the slot back; idempotent. generated: tokens behind the prompt whose state it holds too."""
 
@@ -57,15 +64,36 @@ class FakeReceiver:
         self._generations = itertools.count(1)
         self._ends: dict[str, asyncio.Future[int]] = {}
         self.held: dict[str, Held] = {}
+        self.reserved: dict[str, asyncio.Event] = {}
+        """Handoffs that a slot is kept for, and whether they came."""
         self.cancelled: list[str] = []
         self.kept: dict[str, list[int]] = {}
         """By handoff, the tokens whose state its slot was given back with."""
+
+    def _came(self, handoff: str) -> None:
+        if handoff in self.reserved:
+            self.reserved.pop(handoff).set()
+
+    async def reserve(self, handoff: str, wait_s: float) -> None:
+        """As `Receiving.reserve`."""
+        deadline = time.monotonic() + wait_s
+        while len(self._free) <= len(self.reserved):
+            if time.monotonic() >= deadline:
+                raise HandoffBusy(handoff, NO_SLOT)
+            await asyncio.sleep(0.001)
+        self.reserved[handoff] = asyncio.Event()
+
+    async def offered(self, handoff: str) -> None:
+        """As `Receiving.offered`."""
+        if handoff in self.reserved:
+            await self.reserved[handoff].wait()
 
     def _end(self, handoff: str) -> asyncio.Future[int]:
         return self._ends.setdefault(handoff, asyncio.get_running_loop().create_future())
 
     def commit(self, handoff: str, tokens: int = 10) -> None:
         """The state of `tokens` tokens has come."""
+        self._came(handoff)
         self._end(handoff).set_result(tokens)
 
     def fail(self, handoff: str, reason: str) -> None:
@@ -100,6 +128,7 @@ class FakeReceiver:
 
     async def cancel(self, handoff: str, reason: str) -> bool:
         """As `Receiving.cancel`; a handoff is open until it was taken."""
+        self._came(handoff)
         if handoff in self.cancelled or handoff in self.held:
             return False
         self.cancelled.append(handoff)

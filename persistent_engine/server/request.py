@@ -12,7 +12,7 @@ from msgspec import Meta
 from persistent_engine.runtime import Sampling
 from persistent_engine.server.errors import Answer
 
-__all__ = ["EXECUTED", "DecodeRequest", "SamplingFields", "parse"]
+__all__ = ["EXECUTED", "DecodeRequest", "LeaseRequest", "SamplingFields", "parse", "parse_lease"]
 
 TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
@@ -68,6 +68,21 @@ class DecodeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sampling: SamplingFields = SamplingFields()
     timeout_s: Annotated[float, Meta(gt=0, le=3600)] | None = None
     stream: bool = False
+
+
+class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of `POST /pd/lease`. wait_s: how long the answer may wait for a slot."""
+
+    rid: Annotated[str, Meta(min_length=1, max_length=200)]
+    wait_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+
+
+def parse_lease(body: bytes) -> LeaseRequest:
+    """Raises: Answer 400 naming the field."""
+    try:
+        return msgspec.json.decode(body, type=LeaseRequest)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Answer(400, "invalid_request", f"/pd/lease: {error}") from error
 
 
 def _drop_neutral(raw: Any) -> None:
