@@ -17,22 +17,24 @@ from aiohttp import web
 from router.background import Background
 from router.body import look
 from router.call import Call, Endpoint
-from router.config import RouterConfig
-from router.errors import ApiError, NotFound, TooLarge, TooSlow, Unable
+from router.config import DecodeNodeConfig, RouterConfig
+from router.errors import ApiError, NotFound, TooLarge, TooSlow
 from router.fleet import Fleet
 from router.guard import OWNER, guard, owner_name
+from router.identity import identify, name_reply
 from router.keys import Keys
 from router.ledger import Ledger
 from router.metrics import Metrics
-from router.native import NativePath
+from router.native import NativePath, Pool, refusal
 from router.node import Node
-from router.pool import Pool
+from router.passing import Passing, passed_routes
 from router.prefill import Prefill
 from router.probe import Probe
 from router.record import CLIENT_GONE, Record, trace_id
 from router.reply import ChatReply, CompletionReply
 from router.speed import SpeedPath
 from router.traffic import Classes
+from router.transaction import Sources
 from tilert_connector.ticket import read_keys
 
 __all__ = ["build_app"]
@@ -52,6 +54,7 @@ class _Front:
         self.config = config
         self.classes = Classes(config)
         self.tickets = read_keys(config.ticket_key_file)
+        self.passing = Passing(self.classes, self._read, self.recorded)
 
     async def run(self, app: web.Application) -> AsyncIterator[None]:
         config, timeouts = self.config, self.config.timeouts
@@ -65,13 +68,19 @@ class _Front:
             aiohttp.ClientSession(timeout=timeout, connector=connector(), auto_decompress=False) as raw_session,
         ):
             background = Background()
-            nodes = [Node(each, session, timeouts, config.queue_wait_s, self.tickets) for each in config.decode]
-            self.fleet = Fleet(config, nodes, background)
+
+            def node(each: DecodeNodeConfig) -> Node:
+                return Node(each, session, timeouts, config.queue_wait_s, self.tickets)
+
+            self.fleet = Fleet(config, node, background)
             prefill_pool = Pool(config.prefill, "prefill")
-            native_pool = Pool(config.native, "native")
-            self.speed = SpeedPath(config, prefill_pool, Prefill(session, timeouts), self.fleet)
-            self.native = NativePath(raw_session, native_pool, timeouts)
-            self.models_path = self.native if config.native else NativePath(raw_session, prefill_pool, timeouts)
+            native_pool = self.native_pool = Pool(config.native, "native", config.native_pairs)
+            prefill = Prefill(session, timeouts)
+            self.speed = SpeedPath(config, Sources(self.fleet, prefill, prefill_pool, native_pool, session, timeouts))
+            self.native = self.passing.native = NativePath(raw_session, native_pool, timeouts, background)
+            self.models_path = self.native
+            if not native_pool.servers:
+                self.models_path = NativePath(raw_session, prefill_pool, timeouts, background)
             self.probe = Probe(config, self.classes, session)
             self.metrics = Metrics(self.fleet)
             self.ledger = Ledger(self.metrics)
@@ -124,12 +133,12 @@ class _Front:
         if traffic.pool == "speed":
             try:
                 return await self.speed.serve(call)
-            except Unable as error:
-                if traffic.fallback == "none" or not self.config.native:
+            except ApiError as error:
+                if not error.detour or traffic.fallback == "none" or not self.native_pool.servers:
                     raise
-                record.fallback, record.served_by = error.field, self.classes.native_name
-                _LOG.info("%s goes to the native pool for its field %r", endpoint.path, error.field[:64])
-        return await self.native.relay(request, call.body.raw, call.headers(), record)
+                record.fallback, record.served_by = error.detour, self.classes.native_name
+                _LOG.info("%s goes to the native pool: %s", endpoint.path, error.message[:200])
+        return await self.native.relay(request, call.body.raw, call.headers(), record, body=call.body)
 
     async def _read(self, request: web.Request) -> bytes:
         try:
@@ -183,7 +192,7 @@ async def _openai_errors(
     except web.HTTPException as error:
         if error.status not in (404, 405):
             raise
-        missing = NotFound(f"{request.method} {request.path} is no endpoint of this router")
+        missing = NotFound(refusal(request.method, request.path))
         return web.Response(status=error.status, body=missing.body(), content_type="application/json")
 
 
@@ -194,7 +203,9 @@ def build_app(config: RouterConfig) -> web.Application:
         ConfigError: the configuration contradicts itself.
     """
     front = _Front(config)
-    app = web.Application(client_max_size=config.body_limit, middlewares=[_openai_errors, guard(Keys(config))])
+    middlewares = [_openai_errors, guard(Keys(config)), identify(config)]
+    app = web.Application(client_max_size=config.body_limit, middlewares=middlewares)
+    app.on_response_prepare.append(name_reply)
     app.cleanup_ctx.append(front.run)
     app.add_routes(
         [
@@ -204,6 +215,7 @@ def build_app(config: RouterConfig) -> web.Application:
             web.get("/health", front.health),
             web.get("/ready", front.ready),
             web.get("/metrics", front.metrics_page),
+            *passed_routes(front.passing, (CHAT.path, COMPLETIONS.path)),
         ]
     )
     return app

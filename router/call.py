@@ -13,9 +13,19 @@ from router.config import TrafficClass
 from router.record import Record
 from router.reply import Form, Reply
 
-__all__ = ["Call", "Endpoint"]
+__all__ = ["Call", "Endpoint", "told"]
 
 _UNFIT = re.compile(r"[^\w.-]", re.ASCII)
+
+
+def told(record: Record) -> dict[str, str]:
+    """The ``x-speedtier-*`` headers of a reply."""
+    named = {
+        "x-speedtier-class": record.served_by,
+        "x-speedtier-node": record.node,
+        "x-speedtier-fallback": _UNFIT.sub("?", record.fallback)[:64],
+    }
+    return {name: value for name, value in named.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +58,4 @@ class Call:
 
     def headers(self) -> dict[str, str]:
         """The ``x-speedtier-*`` headers of the reply."""
-        named = {
-            "x-speedtier-class": self.record.served_by,
-            "x-speedtier-node": self.record.node,
-            "x-speedtier-fallback": _UNFIT.sub("?", self.record.fallback)[:64],
-        }
-        return {name: value for name, value in named.items() if value}
+        return told(self.record)

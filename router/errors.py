@@ -26,6 +26,8 @@ __all__ = [
     "TooSlow",
     "Unable",
     "Unauthorized",
+    "Unreached",
+    "UnreachedInTime",
 ]
 
 
@@ -153,6 +155,17 @@ class PeerBroken(ApiError, UpstreamError):
 
 class PeerTimeout(ApiError, UpstreamError):
     """A server behind the router did not answer within the phase's timeout."""
+
+    status = 504
+    kind = "GatewayTimeoutError"
+
+
+class Unreached(PeerBroken):
+    """A server was not reached; nothing of the request has been sent, so another may be asked."""
+
+
+class UnreachedInTime(Unreached):
+    """No connection to a server came about in time."""
 
     status = 504
     kind = "GatewayTimeoutError"
