@@ -90,6 +90,5 @@ def passed_routes(passing: Passing, shared: tuple[str, ...]) -> list[web.RouteDe
     routes += [web.get(path, passing.sockets, allow_head=False) for path in SOCKETS]
     for each in PASSED:
         path, handler = each.path.replace("}", f":{NAME}}}"), passing.handler(each)
-        more = ("OPTIONS", "HEAD") if "GET" in each.methods else ("OPTIONS",)
-        routes += [web.route(method, path, handler) for method in (*each.methods, *more)]
+        routes += [web.route(method, path, handler) for method in (*each.methods, "OPTIONS")]  # GET brings HEAD
     return routes

@@ -50,11 +50,11 @@ async def _copy(
     timeouts: Timeouts,
 ) -> None:
     url = upstream.url.origin()
-    chunk = b""
+    last = b""
     while True:
         error: ApiError
         try:
-            ended, chunk = chunk, await upstream.content.readany()
+            chunk = await upstream.content.readany()
         except TimeoutError:
             error = PeerTimeout(f"native server {url} sent nothing for {timeouts.native:g} s")
         except (aiohttp.ClientError, OSError) as cause:
@@ -64,9 +64,10 @@ async def _copy(
                 return
             record.token()
             await send(request, reply, chunk, timeouts.client)
+            last = chunk
             continue
         record.error = error.message
-        if record.stream and (not ended or ended.endswith(b"\n\n")):
+        if record.stream and (not last or last.endswith(b"\n\n")):
             await send(request, reply, b"data: " + error.body() + b"\n\ndata: [DONE]\n\n", timeouts.client)
             return
         # A body that stops short can only be told from a whole one when the connection breaks.

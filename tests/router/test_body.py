@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from router.body import look
+from router.body import look, look_form
 from router.errors import BadRequest
 from tests.router.stack import CHAT, COMPLETIONS, SPEED, Open
 
@@ -46,7 +46,6 @@ async def test_the_field_is_refused(open_stack: Open, spelling: str, headers: di
         b"[1]",
         b"\xff\xfe{",
         b'{"a": NaN}',
-        b"[" * 100_000,
     ],
 )
 def test_other_bodies_that_cannot_be_read_are_left_to_the_server(raw: bytes) -> None:
@@ -59,6 +58,36 @@ def test_a_prompt_may_speak_of_it() -> None:
     assert body.get("missing") is None
 
 
-def test_a_deep_body_is_no_crash() -> None:
+@pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"a":' * 100_000 + b'"\\u0041"', b"[" * 9_999 + b"]" * 9_999])
+def test_a_deep_body_is_refused(raw: bytes) -> None:
+    with pytest.raises(BadRequest, match="too deeply"):
+        look(raw)
+
+
+def form(*parts: tuple[str, str], disposition: str = "form-data; name") -> bytes:
+    return b"".join(
+        f'--b\r\nContent-Disposition: {disposition}="{name}"\r\n\r\n{value}\r\n'.encode() for name, value in parts
+    )
+
+
+AUDIO = ("file", "RIFF \\u0041 \\u0042")
+FORMS = {
+    "a field": (form(AUDIO, ("kv_transfer_params", "{}")), ""),
+    "among the extra arguments": (form(("vllm_xargs", '{"kv_transfer_params": "x"}'), AUDIO), ""),
+    "escaped among them": (form(AUDIO, ("vllm_xargs", '{"\\u006bv_transfer_params": "x"}')), ""),
+    "in another charset": (form(("vllm_xargs", "x")).decode().encode("utf-16"), "; charset=utf-16"),
+    "under an encoded name": (form(("utf-8''vllm%5Fxargs", "{}"), disposition="form-data; name*"), ""),
+    "under a folded encoded name": (form(("utf-8''vllm%5Fxargs", "{}"), disposition="form-data;\r\n name*"), ""),
+}
+
+
+@pytest.mark.parametrize("spelling", FORMS)
+def test_the_field_is_refused_in_forms(spelling: str) -> None:
+    raw, charset = FORMS[spelling]
     with pytest.raises(BadRequest):
-        look(b'{"a":' * 100_000 + b'"\\u0041"')
+        look_form(raw, "multipart/form-data; boundary=b" + charset)
+
+
+def test_other_forms_are_taken() -> None:
+    raw = form(AUDIO, ("vllm_xargs", '{"a": "x"}'), AUDIO, ("language", "日本"))
+    look_form(raw, 'multipart/form-data; boundary=b; charset="UTF-8"')
