@@ -61,8 +61,14 @@ def look(raw: bytes) -> Body:
         fields = _FIELDS.decode(raw)
         extra = msgspec.json.decode(fields.get("vllm_xargs", b"{}"))
     except RecursionError:
-        raise BadRequest("The request body is nested too deeply; send fewer levels.") from None
+        raise _deep() from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        try:
+            msgspec.json.decode(raw, type=msgspec.Raw)
+        except RecursionError:
+            raise _deep() from None
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            pass
         if FORBIDDEN.encode() in raw or b"\\u" in raw or b"\0" in raw:
             raise BadRequest(f"The request body is not valid UTF-8 JSON: {error}") from None
         return Body(raw, None)
@@ -93,6 +99,10 @@ def look_form(raw: bytes, content_type: str) -> None:
         if b"\\u" in raw[at : end if end >= 0 else len(raw)]:
             raise BadRequest("vllm_xargs of a form may hold no \\u escapes; write the characters as they are.")
         at = raw.find(_EXTRA, at + 1)
+
+
+def _deep() -> BadRequest:
+    return BadRequest("The request body is nested too deeply; send fewer levels.")
 
 
 def _forbidden() -> BadRequest:

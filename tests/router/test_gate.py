@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from router.config import DecodeNodeConfig, Timeouts
 from router.errors import Busy, PeerBroken
 from router.fake import FakeDecode
-from router.gate import Gate
+from router.gate import Gate, Queue
 from router.node import Capabilities, Node
 from tests.router.stack import Open, until
 
@@ -31,12 +31,12 @@ def nodes(*slots: int, session: Any = None) -> list[Node]:
 
 
 async def test_waiters_are_served_in_order_and_at_once() -> None:
-    gate = Gate(nodes(1), limit=10, wait_s=5)
-    held = await gate.acquire(any_node)
+    gate = Gate(nodes(1), [Queue("a", 10, 5)])
+    held = await gate.acquire("a", any_node)
     served: list[int] = []
 
     async def wait(number: int) -> None:
-        lease = await gate.acquire(any_node)
+        lease = await gate.acquire("a", any_node)
         served.append(number)
         await asyncio.sleep(0)
         lease.release()
@@ -50,22 +50,22 @@ async def test_waiters_are_served_in_order_and_at_once() -> None:
 
 
 async def test_queue_and_wait_are_bounded() -> None:
-    gate = Gate(nodes(1), limit=1, wait_s=0.05)
-    held = await gate.acquire(any_node)
-    late = asyncio.create_task(gate.acquire(any_node))
+    gate = Gate(nodes(1), [Queue("a", 1, 0.05)])
+    held = await gate.acquire("a", any_node)
+    late = asyncio.create_task(gate.acquire("a", any_node))
     await until(lambda: gate.waiting == 1)
     with pytest.raises(Busy, match="queue_limit"):
-        await gate.acquire(any_node)
+        await gate.acquire("a", any_node)
     with pytest.raises(Busy, match="queue_wait_s"):
         await late
     held.release()
-    (await gate.acquire(any_node)).release()
+    (await gate.acquire("a", any_node)).release()
 
 
 async def test_a_waiter_that_leaves_gives_up_its_place() -> None:
-    gate = Gate(nodes(1), limit=10, wait_s=5)
-    held = await gate.acquire(any_node)
-    leaver, stayer = (asyncio.create_task(gate.acquire(any_node)) for _ in range(2))
+    gate = Gate(nodes(1), [Queue("a", 10, 5)])
+    held = await gate.acquire("a", any_node)
+    leaver, stayer = (asyncio.create_task(gate.acquire("a", any_node)) for _ in range(2))
     await until(lambda: gate.waiting == 2)
     leaver.cancel()
     await asyncio.gather(leaver, return_exceptions=True)
@@ -74,9 +74,9 @@ async def test_a_waiter_that_leaves_gives_up_its_place() -> None:
 
 
 async def test_a_slot_handed_to_a_waiter_that_leaves_goes_to_the_next() -> None:
-    gate = Gate(nodes(1), limit=10, wait_s=5)
-    held = await gate.acquire(any_node)
-    leaver, stayer = (asyncio.create_task(gate.acquire(any_node)) for _ in range(2))
+    gate = Gate(nodes(1), [Queue("a", 10, 5)])
+    held = await gate.acquire("a", any_node)
+    leaver, stayer = (asyncio.create_task(gate.acquire("a", any_node)) for _ in range(2))
     await until(lambda: gate.waiting == 2)
     held.release()  # the slot is the leaver's now, and it has not run yet
     leaver.cancel()
@@ -84,10 +84,98 @@ async def test_a_slot_handed_to_a_waiter_that_leaves_goes_to_the_next() -> None:
     (await asyncio.wait_for(stayer, 1)).release()
 
 
+async def test_classes_share_by_weight_and_none_starves() -> None:
+    gate = Gate(nodes(1), [Queue("heavy", 100, 5, 3.0), Queue("light", 100, 5, 1.0)])
+    held = await gate.acquire("heavy", any_node)
+    served: list[str] = []
+
+    async def wait(name: str) -> None:
+        lease = await gate.acquire(name, any_node)
+        served.append(name)
+        await asyncio.sleep(0)
+        lease.release()
+
+    waiting = [asyncio.create_task(wait(name)) for name in ["light"] * 40 + ["heavy"] * 40]
+    await until(lambda: gate.waiting == 80)
+    held.release()
+    await asyncio.gather(*waiting)
+    for start in range(0, 48, 4):
+        assert served[start : start + 4].count("light") == 1, served
+    assert served[-20:] == ["light"] * 20, "a class that waits alone gets everything"
+
+
+async def test_a_class_that_comes_late_has_saved_up_nothing() -> None:
+    gate = Gate(nodes(1), [Queue("a", 100, 5), Queue("b", 100, 5)])
+    for _ in range(50):
+        held = await gate.acquire("a", any_node)
+        late = asyncio.create_task(gate.acquire("a", any_node))
+        await until(lambda: gate.waiting == 1)
+        held.release()
+        (await late).release()
+    held = await gate.acquire("a", any_node)
+    served: list[str] = []
+
+    async def wait(name: str) -> None:
+        lease = await gate.acquire(name, any_node)
+        served.append(name)
+        await asyncio.sleep(0)
+        lease.release()
+
+    waiting = [asyncio.create_task(wait(name)) for name in ["b"] * 10 + ["a"] * 10]
+    await until(lambda: gate.waiting == 20)
+    held.release()
+    await asyncio.gather(*waiting)
+    assert all(served[start : start + 2] in (["a", "b"], ["b", "a"]) for start in range(0, 20, 2)), served
+
+
+async def test_queues_are_bounded_each_by_itself() -> None:
+    gate = Gate(nodes(1), [Queue("a", 0, 5), Queue("b", 1, 5)])
+    held = await gate.acquire("a", any_node)
+    waiting = asyncio.create_task(gate.acquire("b", any_node))
+    await until(lambda: gate.waiting == 1)
+    for name in ("a", "b"):
+        with pytest.raises(Busy, match=f"class '{name}'"):
+            await gate.acquire(name, any_node)
+    held.release()
+    (await waiting).release()
+
+
+async def test_the_preferred_node_is_taken_while_it_is_free() -> None:
+    gate = Gate(nodes(1, 1, 1), [Queue("a", 10, 5)])
+    first = await gate.acquire("a", any_node, "n2")
+    second = await gate.acquire("a", any_node, "n2")
+    assert first.node.name == "n2" and second.node.name != "n2"
+
+
+async def test_retry_after_is_the_time_until_a_slot_is_free_for_the_caller() -> None:
+    now = 1000.0
+    gate = Gate(nodes(1, 1), [Queue("a", 10, 5)], clock=lambda: now)
+    assert gate.retry_after_s() == 1
+    for _ in range(40):
+        lease = await gate.acquire("a", any_node)
+        lease.used = True
+        now += 10
+        lease.release()
+    assert 9 < gate.mean_s < 10.1
+    first = await gate.acquire("a", any_node)
+    now += 4
+    second = await gate.acquire("a", any_node)
+    assert gate.retry_after_s() == 6, "the first has six more seconds"
+    waiting = [asyncio.create_task(gate.acquire("a", any_node)) for _ in range(3)]
+    await until(lambda: gate.waiting == 3)
+    assert gate.retry_after_s() == 20, "three come before: after 6, 10 and 16; the next after 20"
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    first.release()
+    second.release()
+    assert gate.waiting == 0
+
+
 async def test_a_second_release_does_nothing() -> None:
     [node] = nodes(1)
-    gate = Gate([node], limit=1, wait_s=1)
-    lease = await gate.acquire(any_node)
+    gate = Gate([node], [Queue("a", 1, 1)])
+    lease = await gate.acquire("a", any_node)
     lease.release()
     lease.release()
     assert node.in_flight == 0
@@ -95,10 +183,10 @@ async def test_a_second_release_does_nothing() -> None:
 
 async def test_a_waiter_that_no_free_node_fits_lets_others_pass() -> None:
     small, large = nodes(1, 1)
-    gate = Gate([small, large], limit=10, wait_s=5)
-    held = [await gate.acquire(any_node), await gate.acquire(any_node)]
-    picky = asyncio.create_task(gate.acquire(lambda node: node is large))
-    modest = asyncio.create_task(gate.acquire(any_node))
+    gate = Gate([small, large], [Queue("a", 10, 5)])
+    held = [await gate.acquire("a", any_node), await gate.acquire("a", any_node)]
+    picky = asyncio.create_task(gate.acquire("a", lambda node: node is large))
+    modest = asyncio.create_task(gate.acquire("a", any_node))
     await until(lambda: gate.waiting == 2)
     next(lease for lease in held if lease.node is small).release()
     assert (await asyncio.wait_for(modest, 1)).node is small
@@ -107,9 +195,9 @@ async def test_a_waiter_that_no_free_node_fits_lets_others_pass() -> None:
 
 
 async def test_everyone_is_sent_away_when_no_node_is_left() -> None:
-    gate = Gate(nodes(1), limit=10, wait_s=5)
-    await gate.acquire(any_node)
-    waiting = [asyncio.create_task(gate.acquire(any_node)) for _ in range(3)]
+    gate = Gate(nodes(1), [Queue("a", 10, 5)])
+    await gate.acquire("a", any_node)
+    waiting = [asyncio.create_task(gate.acquire("a", any_node)) for _ in range(3)]
     await until(lambda: gate.waiting == 3)
     gate.fail(PeerBroken("gone"))
     assert all(isinstance(end, PeerBroken) for end in await asyncio.gather(*waiting, return_exceptions=True))
@@ -121,12 +209,12 @@ async def test_everyone_is_sent_away_when_no_node_is_left() -> None:
 def test_no_slot_is_used_twice_and_none_is_lost(slots: list[int], moves: list[int]) -> None:
     async def play() -> None:
         made = nodes(*slots)
-        gate = Gate(made, limit=20, wait_s=5)
+        gate = Gate(made, [Queue("a", 20, 5)])
         tasks: list[asyncio.Task[Any]] = []
         held = []
         for move in moves:
             if move % 3 == 0:
-                tasks.append(asyncio.create_task(gate.acquire(any_node)))
+                tasks.append(asyncio.create_task(gate.acquire("a", any_node)))
             elif move % 3 == 1 and held:
                 held.pop(move % len(held)).release()
             elif tasks:

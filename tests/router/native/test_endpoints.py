@@ -10,10 +10,8 @@ import pytest
 from router.native.endpoints import ENDPOINTS, OPERATOR, OWN, PASSED, SOCKETS, refusal
 
 pytestmark = pytest.mark.contract("R10")
-REGISTER = frozenset(
-    "get post put delete patch head options websocket route api_route add_route add_api_route mount Mount "
-    "add_api_websocket_route RouteConfig".split()
-)
+VERBS = ("get", "post", "put", "delete", "patch", "head", "options", "websocket", "route", "api_route")
+REGISTER = {*VERBS, "add_route", "add_api_route", "add_api_websocket_route", "mount", "Mount", "RouteConfig"}
 SOURCES = ("vllm.entrypoints", "model_hosting_container_standards")
 # Of which vLLM 0.32 has none, but OpenAI's API has.
 OURS = {"/v1/responses/{response_id}"}
