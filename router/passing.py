@@ -10,9 +10,9 @@ from aiohttp import web
 
 from router.body import Body, look, look_form
 from router.call import told
-from router.errors import NotSupported
+from router.errors import NotFound, NotSupported
 from router.guard import OWNER
-from router.native import PASSED, SOCKETS, NativePath, Passed
+from router.native import PASSED, SOCKETS, NativePath, Passed, for_operators, refusal
 from router.record import Record
 from router.traffic import Classes
 
@@ -51,6 +51,8 @@ class Passing:
 
     async def _answer(self, request: web.Request, endpoint: Passed, record: Record) -> web.StreamResponse:
         record.served_by = record.traffic_class = self._classes.native_name
+        if for_operators(request.path):
+            raise NotFound(refusal(request.method, request.path))
         if "websocket" in request.headers.get("upgrade", "").lower():
             return await _no_sockets(request)
         raw = await self._read(request) if request.body_exists else None

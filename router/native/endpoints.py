@@ -6,7 +6,7 @@ installed vLLM, so that an upgrade's new ones are decided on and never merely ap
 
 from typing import Literal, NamedTuple
 
-__all__ = ["ENDPOINTS", "OPERATOR", "OWN", "PASSED", "SOCKETS", "Passed", "refusal"]
+__all__ = ["ENDPOINTS", "OPERATOR", "OWN", "PASSED", "SOCKETS", "Passed", "for_operators", "refusal"]
 
 Kind = Literal["json", "form", "none"]
 
@@ -123,8 +123,13 @@ ENDPOINTS = frozenset({*OWN, *(each.path for each in PASSED), *SOCKETS, *OPERATO
 _OPERATOR = frozenset(path.partition("/{")[0] for path in OPERATOR)
 
 
+def for_operators(path: str) -> bool:
+    """Whether a path is one of ``OPERATOR``, even where the pattern of a passed one fits it too."""
+    return path.rstrip("/") in _OPERATOR or path.startswith("/adapters/")
+
+
 def refusal(method: str, path: str) -> str:
     """Why a path that the router does not serve is not there."""
-    if path.rstrip("/") in _OPERATOR or path.startswith("/adapters/"):
+    if for_operators(path):
         return f"{method} {path} is for operators of vLLM; the router does not pass it on. Send it to the server itself"
     return f"{method} {path} is no endpoint of this router"
