@@ -21,6 +21,8 @@ from speedtier.junk import shorten_junk
 __all__ = ["running", "serve"]
 
 _LOG = logging.getLogger("router")
+LINGER_S = 5.0
+"""How long a client that was refused may go on sending, so that it reads why."""
 
 
 @asynccontextmanager
@@ -31,6 +33,8 @@ async def running(config: RouterConfig) -> AsyncIterator[str]:
         build_app(config),
         access_log=None,
         handler_cancellation=True,  # a client that leaves cancels its request (R5)
+        keepalive_timeout=config.timeouts.receive,  # also for a first request whose headers do not end
+        lingering_time=min(config.timeouts.receive, LINGER_S),
         shutdown_timeout=config.timeouts.shutdown,
     )
     await runner.setup()
