@@ -27,6 +27,7 @@ from router.ledger import Ledger
 from router.metrics import Metrics
 from router.native import NativePath, Pool, refusal
 from router.node import Node
+from router.openapi import add_document
 from router.passing import Passing, passed_routes
 from router.prefill import Prefill
 from router.probe import Probe
@@ -93,6 +94,7 @@ class _Front:
         async def handle(request: web.Request) -> web.StreamResponse:
             return await self.recorded(request, endpoint.path, lambda record: self._answer(request, endpoint, record))
 
+        handle.__doc__ = f"OpenAI's `{endpoint.path}`, served by the tier of the request's class."
         return handle
 
     async def recorded(
@@ -218,4 +220,5 @@ def build_app(config: RouterConfig) -> web.Application:
             *passed_routes(front.passing, (CHAT.path, COMPLETIONS.path)),
         ]
     )
+    add_document(app)
     return app
