@@ -36,6 +36,17 @@ class Catalog:
         card = self._cards.get(str(model))
         return card is not None and card.parent is None
 
+    async def longest(self, url: str, headers: Mapping[str, str]) -> int:
+        """The most tokens that the server's model takes.
+
+        Raises:
+            NotConfigured: the server does not say.
+        """
+        found = next((card.max_model_len for card in await self._prefill.models(url, headers)), None)
+        if found is None:
+            raise NotConfigured(f"prefill server {url} names no max_model_len; start it with --enable-scale-out")
+        return found
+
     async def vocabulary(self, url: str, headers: Mapping[str, str]) -> Vocabulary:
         """The model's vocabulary.
 

@@ -1,11 +1,13 @@
-"""The prefill leg: vLLM's render and token-in/token-out endpoints.
+"""Calls to prefill servers: what they serve, prompts as token ids, first tokens.
 
 Invariant: the parameters that render resolves are the only sampling parameters of both legs, and a prefill
-server's own 4xx reaches the client unchanged. Shapes: vllm/entrypoints/scale_out/{render,token_in_token_out}
-(0.32).
+server's own 4xx reaches the client unchanged. A server that lacks the scale-out endpoints is known as such until it
+cannot be reached, for then it may come back with them, and no longer than ``REMEMBERED_S``. Shapes:
+vllm/entrypoints/{scale_out/render,serve/tokenize} (0.32).
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -16,86 +18,21 @@ from multidict import CIMultiDict
 from router.body import Body
 from router.config import Timeouts
 from router.errors import ApiError, NotConfigured, PassedThrough, PeerBroken, PeerTimeout
-from router.fields import LOCAL
+from router.first_leg import COMPLETIONS, GENERATE, Generated, completion_order, first_of, generate_order
+from router.rendered import Card, FirstToken, Rendered, StreamOptions
 
-__all__ = ["Card", "FirstToken", "Prefill", "Rendered", "StreamOptions"]
+__all__ = ["Card", "FirstToken", "Prefill", "Rendered", "StreamOptions", "Tokens"]
 
+REMEMBERED_S = 30.0
 
 T = TypeVar("T")
 
 
-class StreamOptions(msgspec.Struct, frozen=True):
-    """vLLM's ``stream_options`` as resolved."""
+class Tokens(msgspec.Struct, frozen=True):
+    """``/tokenize``: ids, and the most tokens that the server's model takes."""
 
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
-
-
-class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt as token ids with resolved sampling parameters (vLLM's ``GenerateRequest``)."""
-
-    request_id: str
-    token_ids: list[int]
-    sampling_params: dict[str, object]
-    model: str | None = None
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    cache_salt: str | None = None
-    priority: int = 0
-    features: dict[str, object] | None = None
-    reasoning_parser_kwargs: dict[str, object] | None = None
-
-    @property
-    def multimodal(self) -> bool:
-        """Whether the prompt has more in it than tokens."""
-        return self.features is not None
-
-    @property
-    def max_tokens(self) -> int:
-        """Resolved length of the reply; what equals ``SamplingParams``' default is left out by vLLM."""
-        value = self.sampling_params.get("max_tokens", 16)
-        return value if isinstance(value, int) else 16
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """The one choice of a token-in/token-out reply."""
-
-    token_ids: list[int] | None = None
-    finish_reason: str | None = None
-    stop_reason: int | str | None = None
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """The part of ``usage`` that only the prefill server knows."""
-
-    prompt_tokens_details: dict[str, object] | None = None
-
-
-class Generated(msgspec.Struct, frozen=True, kw_only=True):
-    """vLLM's ``GenerateTokensResponse``, as far as it is needed."""
-
-    choices: list[Choice]
-    model: str = ""
-    usage: Usage | None = None
-    kv_transfer_params: dict[str, object] | None = None
-
-
-class FirstToken(msgspec.Struct, frozen=True, kw_only=True):
-    """The prefill server's token; ``stopped`` when it ends the reply, then with vLLM's ``stop_reason``."""
-
-    token: int
-    model: str
-    stopped: bool
-    stop_reason: int | str | None
-    prompt_tokens_details: dict[str, object] | None
-
-
-class Card(msgspec.Struct, frozen=True):
-    """A model as ``/v1/models`` lists it; ``parent`` is set for an adapter."""
-
-    id: str
-    root: str | None = None
-    parent: str | None = None
+    tokens: list[int]
+    max_model_len: int
 
 
 class Cards(msgspec.Struct, frozen=True):
@@ -110,6 +47,11 @@ class Prefill:
     def __init__(self, session: aiohttp.ClientSession, timeouts: Timeouts) -> None:
         self._session = session
         self._timeouts = timeouts
+        self._plain: dict[str, float] = {}  # servers without scale-out endpoints, and when to ask them again
+
+    def scales_out(self, url: str) -> bool:
+        """Whether the server has the scale-out endpoints, as far as is known."""
+        return self._plain.get(url, 0.0) <= time.monotonic()
 
     async def models(self, url: str, headers: Mapping[str, str]) -> list[Card]:
         """What the server serves."""
@@ -121,50 +63,43 @@ class Prefill:
 
         Raises:
             PassedThrough: the server refuses the request, in its own words.
-            NotConfigured: the server has no such endpoint.
+            NotConfigured: the server has no such endpoint; it is remembered.
             PeerBroken, PeerTimeout: it fails.
         """
-        raw = await self._call("POST", url, f"{path}/render", headers, body.raw, self._timeouts.render)
+        try:
+            raw = await self._call("POST", url, f"{path}/render", headers, body.raw, self._timeouts.render)
+        except NotConfigured:
+            self._plain[url] = time.monotonic() + REMEMBERED_S
+            raise
         if raw.lstrip().startswith(b"["):
             return _decoded(raw, list[Rendered], url, "render")
         return [_decoded(raw, Rendered, url, "render")]
+
+    async def tokenize(self, url: str, order: Mapping[str, object], headers: CIMultiDict[str]) -> Tokens:
+        """Token ids of a prompt or of messages, on any server. Raises as ``render``."""
+        sent = CIMultiDict(headers)
+        sent["content-type"] = "application/json"
+        raw = await self._call("POST", url, "/tokenize", sent, msgspec.json.encode(order), self._timeouts.render)
+        return _decoded(raw, Tokens, url, "/tokenize")
 
     async def first_token(
         self, url: str, rendered: Rendered, params: dict[str, object], headers: CIMultiDict[str]
     ) -> FirstToken:
         """Prefill the prompt and sample one token. ``params``: ``kv_transfer_params``. Raises as ``render``."""
-        # Stop strings are matched here: they end in one place, and in the same way, for both legs.
-        sampling = {name: value for name, value in rendered.sampling_params.items() if name not in LOCAL}
-        order = {
-            "request_id": rendered.request_id,
-            "model": rendered.model,
-            "token_ids": rendered.token_ids,
-            "sampling_params": {**sampling, "max_tokens": 1},
-            "stream": False,
-            "cache_salt": rendered.cache_salt,
-            "priority": rendered.priority,
-            "kv_transfer_params": params,
-        }
         sent = CIMultiDict(headers)
         sent["content-type"] = "application/json"
-        raw = await self._call(
-            "POST", url, "/inference/v1/generate", sent, msgspec.json.encode(order), self._timeouts.prefill
-        )
-        generated = _decoded(raw, Generated, url, "generate")
-        if refused := (generated.kv_transfer_params or {}).get("tilert_refused"):
-            raise PeerBroken(f"prefill server {url} does not hand the state on: {refused}")
-        choice = generated.choices[0] if generated.choices else Choice()
-        if not choice.token_ids or choice.finish_reason not in ("stop", "length"):
-            raise PeerBroken(
-                f"prefill server {url} ended with finish_reason {choice.finish_reason!r} and no usable token"
-            )
-        return FirstToken(
-            token=choice.token_ids[0],
-            model=generated.model,
-            stopped=choice.finish_reason == "stop",
-            stop_reason=choice.stop_reason,
-            prompt_tokens_details=generated.usage.prompt_tokens_details if generated.usage else None,
-        )
+        logprobs = rendered.logprobs is not None
+        if not (logprobs or rendered.tokenized) and self.scales_out(url):
+            data = msgspec.json.encode(generate_order(rendered, params))
+            try:
+                raw = await self._call("POST", url, GENERATE, sent, data, self._timeouts.prefill)
+            except NotConfigured:  # another server than the one that rendered
+                self._plain[url] = time.monotonic() + REMEMBERED_S
+            else:
+                return first_of(_decoded(raw, Generated, url, GENERATE), url, logprobs=False)
+        data = msgspec.json.encode(completion_order(rendered, params))
+        raw = await self._call("POST", url, COMPLETIONS, sent, data, self._timeouts.prefill)
+        return first_of(_decoded(raw, Generated, url, COMPLETIONS), url, logprobs=logprobs)
 
     async def _call(
         self,
@@ -187,6 +122,7 @@ class Prefill:
         except TimeoutError:
             raise PeerTimeout(f"prefill server {url} did not answer {path} within {within_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
+            self._plain.pop(url, None)
             raise PeerBroken(f"prefill server {url} cannot be reached: {error}") from error
 
 

@@ -9,17 +9,19 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from router.detokenizer import Detokenizer
+from router.logprobs import TokenLogprob
 
 __all__ = ["Delta", "Transcript"]
 
 
 class Delta(NamedTuple):
-    """What one step adds; ``finish_reason`` is set on the last."""
+    """What one step adds; ``finish_reason`` is set on the last. ``logprobs``: one for each id, where asked for."""
 
     text: str
     ids: Sequence[int]
     finish_reason: str | None = None
     stop_reason: int | str | None = None
+    logprobs: Sequence[TokenLogprob] = ()
 
 
 class Transcript:
@@ -51,9 +53,16 @@ class Transcript:
         self.finish_reason: str | None = None
         self.by_text = False
 
-    def feed(self, ids: Sequence[int], *, stopped: bool = False, stop_reason: int | str | None = None) -> Delta:
-        """Add tokens. ``stopped``: their sampler says that the last one ends the reply, for "
-        "``stop_reason``."""
+    def feed(
+        self,
+        ids: Sequence[int],
+        *,
+        stopped: bool = False,
+        stop_reason: int | str | None = None,
+        logprobs: Sequence[TokenLogprob] = (),
+    ) -> Delta:
+        """Add tokens. ``stopped``: their sampler says that the last one ends the reply, for ``stop_reason``.
+        ``logprobs``: one for each, or none."""
         reason: str | None = None
         why: int | str | None = None
         for kept, token in enumerate(ids, 1):
@@ -72,8 +81,8 @@ class Transcript:
                     reason, why, self.by_text = "stop", matched, True
             if reason is not None:
                 self.finish_reason = reason
-                return Delta(self._detokenizer.take(finished=True), ids[:kept], reason, why)
-        return Delta(self._detokenizer.take(finished=False), ids)
+                return Delta(self._detokenizer.take(finished=True), ids[:kept], reason, why, logprobs[:kept])
+        return Delta(self._detokenizer.take(finished=False), ids, logprobs=logprobs)
 
     def close(self, finish_reason: str, stop_reason: int | str | None) -> Delta:
         """End a reply that its sampler ended for a reason that cannot be seen in its tokens."""

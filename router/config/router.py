@@ -21,7 +21,7 @@ class RouterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     port: Annotated[int, msgspec.Meta(ge=0, le=65535, description="Port to listen on; 0: a free one.")] = 8000
     prefill: Annotated[
         tuple[Url, ...],
-        msgspec.Meta(description="vLLM servers with the connector, started with --enable-scale-out."),
+        msgspec.Meta(description="vLLM servers with the connector, best with --enable-scale-out."),
     ] = ()
     decode: Annotated[tuple[DecodeNodeConfig, ...], msgspec.Meta(description="Decode nodes.")] = ()
     native: Annotated[tuple[Url, ...], msgspec.Meta(description="vLLM servers that prefill and decode.")] = ()
@@ -65,5 +65,14 @@ class RouterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     queue_limit: Annotated[int, msgspec.Meta(ge=0, description="Requests that may wait for a decode slot.")] = 64
     queue_wait_s: Annotated[float, msgspec.Meta(ge=0, description="The longest wait for a decode slot.")] = 30.0
     body_limit: Annotated[int, msgspec.Meta(ge=1024, description="Largest request body, in bytes.")] = 64 << 20
+    reasoning_parser: Annotated[
+        str, msgspec.Meta(description="vLLM's --reasoning-parser of the prefill servers; needs the extra vllm.")
+    ] = ""
+    tool_parser: Annotated[
+        str, msgspec.Meta(description="vLLM's --tool-call-parser of the prefill servers; needs the extra vllm.")
+    ] = ""
+    enable_auto_tool_choice: Annotated[
+        bool, msgspec.Meta(description="vLLM's --enable-auto-tool-choice of the prefill servers.")
+    ] = False
     response_role: Annotated[str, msgspec.Meta(description="vLLM's --response-role.")] = "assistant"
     timeouts: Annotated[Timeouts, msgspec.Meta(description="Timeouts per phase.")] = Timeouts()

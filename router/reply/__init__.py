@@ -9,5 +9,6 @@ decoded.
 from router.reply.chat import ChatReply
 from router.reply.completion import CompletionReply
 from router.reply.form import Form, Reply
+from router.reply.logprobs import Names
 
-__all__ = ["ChatReply", "CompletionReply", "Form", "Reply"]
+__all__ = ["ChatReply", "CompletionReply", "Form", "Names", "Reply"]

@@ -7,6 +7,7 @@ are shown.
 from collections.abc import Sequence
 
 from router.reply.form import DONE, Form, encode
+from router.reply.logprobs import completion_logprobs
 from router.transcript import Delta
 
 __all__ = ["CompletionReply"]
@@ -17,11 +18,11 @@ class CompletionReply:
 
     def __init__(self, form: Form) -> None:
         self._form = form
-        head = {"id": form.id, "object": "text_completion", "created": form.created, "model": form.model}
-        self._head = b"data: " + encode(head)[:-1] + b',"choices":['
+        self._head = form.head("text_completion")
         self._text = self._head + b'{"index":0,"text":'
         self._fingerprint = b',"system_fingerprint":' + encode(form.fingerprint)
         self._prompt_due = form.show_ids
+        self._offset = 0
 
     def begin(self) -> bytes:
         """Nothing."""
@@ -30,9 +31,9 @@ class CompletionReply:
     def chunk(self, delta: Delta, count: int) -> bytes:
         """One text chunk."""
         if delta.finish_reason is None:
-            reasons, fingerprint = b',"logprobs":null,"finish_reason":null,"stop_reason":null', b""
+            reasons, fingerprint = b',"finish_reason":null,"stop_reason":null', b""
         else:
-            reasons = b',"logprobs":null,"finish_reason":%b,"stop_reason":%b' % (
+            reasons = b',"finish_reason":%b,"stop_reason":%b' % (
                 encode(delta.finish_reason),
                 encode(delta.stop_reason),
             )
@@ -46,6 +47,8 @@ class CompletionReply:
             (
                 self._text,
                 encode(delta.text),
+                b',"logprobs":',
+                b"null" if self._form.names is None else encode(self._logprobs(delta)),
                 reasons,
                 b',"prompt_token_ids":',
                 prompt,
@@ -65,15 +68,23 @@ class CompletionReply:
         usage = encode(self._form.last_counts(count))
         return b"".join((self._head, b'],"usage":', usage, self._fingerprint, b"}\n\n", DONE))
 
-    def whole(self, text: str, ids: Sequence[int], delta: Delta) -> bytes:
+    def _logprobs(self, *deltas: Delta) -> dict[str, object] | None:
+        if self._form.names is None:
+            return None
+        logprobs = [each for delta in deltas for each in delta.logprobs]
+        found, self._offset = completion_logprobs(self._form.names, logprobs, self._offset)
+        return found
+
+    def whole(self, deltas: Sequence[Delta]) -> bytes:
         """A ``text_completion``."""
-        form = self._form
+        form, last = self._form, deltas[-1]
+        ids = [token for delta in deltas for token in delta.ids]
         choice = {
             "index": 0,
-            "text": text,
-            "logprobs": None,
-            "finish_reason": delta.finish_reason,
-            "stop_reason": delta.stop_reason,
+            "text": "".join(delta.text for delta in deltas),
+            "logprobs": self._logprobs(*deltas),
+            "finish_reason": last.finish_reason,
+            "stop_reason": last.stop_reason,
             "token_ids": ids if form.show_ids else None,
             "prompt_logprobs": None,
             "prompt_token_ids": form.prompt if form.show_ids else None,
@@ -86,7 +97,7 @@ class CompletionReply:
                 "created": form.created,
                 "model": form.model,
                 "choices": [choice],
-                "service_tier": None,
+                "service_tier": form.service_tier,
                 "system_fingerprint": form.fingerprint,
                 "usage": form.full_counts(len(ids)),
                 "kv_transfer_params": None,

@@ -8,6 +8,8 @@ from typing import Protocol
 
 import msgspec
 
+from router.parsers.reply_parser import ReplyParser
+from router.reply.logprobs import Names
 from router.transcript import Delta
 
 __all__ = ["DONE", "Form", "Reply", "encode"]
@@ -20,7 +22,9 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of one reply.
 
     ``details``: vLLM's ``prompt_tokens_details``. ``usage``: a usage chunk ends the stream.
-    ``running_usage``: each chunk carries usage. ``show_ids``: the client asked for token ids.
+    ``running_usage``: each chunk carries usage. ``show_ids``: the client asked for token ids. ``names``: for
+    logprobs, where asked for. ``parser``: of a chat whose server parses. ``service_tier``: what the class is
+    called in the client's terms, if anything.
     """
 
     id: str
@@ -33,6 +37,16 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     usage: bool = False
     running_usage: bool = False
     show_ids: bool = False
+    names: Names | None = None
+    parser: ReplyParser | None = None
+    service_tier: str | None = None
+
+    def head(self, kind: str) -> bytes:
+        """How every chunk begins. vLLM names no tier; one that the operator named goes where OpenAI has it."""
+        head = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        if self.service_tier is not None:
+            head["service_tier"] = self.service_tier
+        return b"data: " + encode(head)[:-1] + b',"choices":['
 
     def counts(self, completion: int) -> dict[str, object]:
         """``usage`` without details."""
@@ -43,19 +57,21 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
             "completion_tokens": completion,
         }
 
-    def full_counts(self, completion: int) -> dict[str, object]:
-        """``usage`` of a whole reply."""
+    def full_counts(self, completion: int, reasoning: int | None = None) -> dict[str, object]:
+        """``usage`` of a whole reply. ``reasoning``: tokens of it, where they are counted."""
         return {
             **self.counts(completion),
             "prompt_tokens_details": self.details,
-            "completion_tokens_details": None,
+            "completion_tokens_details": None if reasoning is None else {"reasoning_tokens": reasoning},
         }
 
-    def last_counts(self, completion: int) -> dict[str, object]:
+    def last_counts(self, completion: int, reasoning: int | None = None) -> dict[str, object]:
         """``usage`` of the chunk that ends a stream: nulls are left out."""
         counts = self.counts(completion)
         if self.details is not None:
             counts["prompt_tokens_details"] = {name: value for name, value in self.details.items() if value is not None}
+        if reasoning is not None:
+            counts["completion_tokens_details"] = {"reasoning_tokens": reasoning}
         return counts
 
 
@@ -71,5 +87,5 @@ class Reply(Protocol):
     def end(self, count: int) -> bytes:
         """What comes after the last chunk."""
 
-    def whole(self, text: str, ids: Sequence[int], delta: Delta) -> bytes:
-        """The body of a reply that is not streamed; ``delta`` is its last step."""
+    def whole(self, deltas: Sequence[Delta]) -> bytes:
+        """The body of a reply that is not streamed: all of its steps."""

@@ -77,7 +77,7 @@ def test_a_stop_string_over_several_tokens(vocabulary: Vocabulary, keep: bool, t
     transcript = make(vocabulary, stop=["cd", "zz"], keep_stop=keep)
     deltas = [transcript.feed([each]) for each in ids[:4]]
     assert "".join(delta.text for delta in deltas) == text
-    assert deltas[-1][1:] == ([ids[3]], "stop", "cd") and transcript.by_text
+    assert deltas[-1][1:4] == ([ids[3]], "stop", "cd") and transcript.by_text
 
 
 def test_an_id_that_is_none_adds_no_text(vocabulary: Vocabulary) -> None:
