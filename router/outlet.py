@@ -11,6 +11,9 @@ from router.call import Call
 
 __all__ = ["Outlet", "send"]
 
+SMALL = 1 << 14
+"""Less than what a connection buffers before a write waits for its client (64 KiB)."""
+
 
 async def send(request: web.Request, reply: web.StreamResponse, data: bytes, patience_s: float) -> None:
     """Write to a client.
@@ -18,6 +21,10 @@ async def send(request: web.Request, reply: web.StreamResponse, data: bytes, pat
     Raises:
         ConnectionResetError: it has gone, or read nothing for ``patience_s`` seconds; then it is hung up on.
     """
+    transport = request.transport
+    if transport is not None and len(data) < SMALL and not transport.get_write_buffer_size():
+        await reply.write(data)  # the client has read all so far, so this does not wait: no timer is needed
+        return
     try:
         async with asyncio.timeout(patience_s):
             await reply.write(data)
