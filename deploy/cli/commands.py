@@ -115,4 +115,11 @@ COMMANDS = (
         "ConnectorBenchConfig",
         "connector",
     ),
+    Command(
+        ("bench", "router"),
+        "Measure what the router adds to a token and to the first one, between stub servers.",
+        "deploy.bench.router",
+        "RouterBenchConfig",
+        "router",
+    ),
 )
