@@ -20,6 +20,7 @@ from router.call import Call, Endpoint
 from router.config import DecodeNodeConfig, RouterConfig
 from router.errors import ApiError, NotFound, TooLarge, TooSlow
 from router.fleet import Fleet
+from router.gauges import Gauges
 from router.guard import OWNER, guard, owner_name
 from router.identity import identify, name_reply
 from router.keys import Keys
@@ -83,8 +84,10 @@ class _Front:
             if not native_pool.servers:
                 self.models_path = NativePath(raw_session, prefill_pool, timeouts, background)
             self.probe = Probe(config, self.classes, session)
-            self.metrics = Metrics(self.fleet)
+            self.metrics = Metrics()
             self.ledger = Ledger(self.metrics)
+            pools = {"prefill": prefill_pool, "native": native_pool}
+            self.metrics.show(Gauges(self.fleet, pools, lambda: self.ledger.open))
             yield
             await background.close(timeouts.cancel * 2)
 

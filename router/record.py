@@ -6,8 +6,6 @@ Invariant: one line for each request, whatever its end, and no header, key, prom
 import logging
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -25,6 +23,21 @@ def trace_id(traceparent: str) -> str:
     """The trace that a ``traceparent`` header names (W3C Trace Context, 3.2); empty for none."""
     found = _TRACEPARENT.fullmatch(traceparent.strip())
     return found[1] if found and found[1].strip("0") and not traceparent.startswith("ff") else ""
+
+
+class _Phase:
+    """A class and no generator: one is entered for each token."""
+
+    __slots__ = ("_name", "_phases", "_start")
+
+    def __init__(self, phases: dict[str, float], name: str) -> None:
+        self._phases, self._name = phases, name
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._phases[self._name] = self._phases.get(self._name, 0.0) + time.monotonic() - self._start
 
 
 @dataclass(slots=True)
@@ -63,14 +76,9 @@ class Record:
     phases: dict[str, float] = field(default_factory=dict)
     _start: float = field(default_factory=time.monotonic)
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Time a phase, also when it fails."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.phases[name] = self.phases.get(name, 0.0) + time.monotonic() - start
+    def phase(self, name: str) -> "_Phase":
+        """A context that times a phase, also when it fails; one phase may come in parts."""
+        return _Phase(self.phases, name)
 
     def leave(self, why: str) -> None:
         """The connection to the client broke before the reply was complete."""
