@@ -22,10 +22,11 @@ class Probe:
     def __init__(self, config: RouterConfig, classes: Classes, session: aiohttp.ClientSession) -> None:
         self._classes = classes
         self._session = session
-        self._servers: dict[str, Sequence[str]] = {
-            "prefill": config.prefill,
-            "decode": [node.url for node in config.decode],
-            "native": config.native,
+        # What can serve by itself: a server, or the two of a pair.
+        self._servers: dict[str, Sequence[tuple[str, ...]]] = {
+            "prefill": [(url,) for url in config.prefill],
+            "decode": [(node.url,) for node in config.decode],
+            "native": [(url,) for url in config.native] + [(pair.prefill, pair.decode) for pair in config.native_pairs],
         }
 
     async def ready(self) -> dict[str, object]:
@@ -40,11 +41,14 @@ class Probe:
 
     async def _why(self, part: str) -> str | None:
         """Why no server of a kind can be used; None when one can."""
-        urls = self._servers[part]
-        if not urls:
+        servers = self._servers[part]
+        if not servers:
             return f"no {part} server is configured"
-        answers = await asyncio.gather(*map(self._healthy, urls))
+        answers = await asyncio.gather(*map(self._all_healthy, servers))
         return None if any(answers) else f"no {part} server is healthy"
+
+    async def _all_healthy(self, urls: tuple[str, ...]) -> bool:
+        return all(await asyncio.gather(*map(self._healthy, urls)))
 
     async def _healthy(self, url: str) -> bool:
         try:

@@ -1,11 +1,14 @@
 """``/health`` and ``/ready``."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from router import RouterConfig, TrafficClass
 from router.app import build_app
+from router.config import NativePair
+from router.fake import FakePrefill, serving
 from speedtier.errors import ConfigError
 from tests.router.stack import Open, Stack
 
@@ -39,6 +42,14 @@ async def test_nothing_up(open_stack: Open) -> None:
     assert status == 503 and "prefill server is healthy" in state["classes"]["speed"]["reason"]
     async with stack.session.get(stack.url + "/health") as reply:
         assert reply.status == 200
+
+
+async def test_a_pair_is_ready_with_both_of_its_servers(open_stack: Open, model_dir: Path) -> None:
+    dead = "http://127.0.0.1:9"
+    async with serving(FakePrefill(model_dir).app()) as url:
+        for prefill, decode, well in ((url, url, True), (dead, url, False), (url, dead, False)):
+            stack = await open_stack(native=(), native_pairs=(NativePair(prefill=prefill, decode=decode),))
+            assert (await ready(stack, "?class=native"))[0] == (200 if well else 503)
 
 
 @pytest.mark.parametrize(
