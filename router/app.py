@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import aiohttp
 from aiohttp import web
 
+from router.admin import AdminKey, Roster, admin_routes
 from router.background import Background
 from router.body import look
 from router.call import Call, Endpoint
@@ -35,6 +36,7 @@ from router.probe import Probe
 from router.record import CLIENT_GONE, Record, trace_id
 from router.reply import ChatReply, CompletionReply
 from router.speed import SpeedPath
+from router.status import Status, state, status_routes
 from router.traffic import Classes
 from router.transaction import Sources
 from tilert_connector.ticket import read_keys
@@ -83,11 +85,12 @@ class _Front:
             self.models_path = self.native
             if not native_pool.servers:
                 self.models_path = NativePath(raw_session, prefill_pool, timeouts, background)
-            self.probe = Probe(config, self.classes, session)
             self.metrics = Metrics()
             self.ledger = Ledger(self.metrics)
             pools = {"prefill": prefill_pool, "native": native_pool}
             self.metrics.show(Gauges(self.fleet, pools, lambda: self.ledger.open))
+            self.roster = Roster(self.fleet, pools)
+            self.probe = Probe(self.roster.entries, self.classes, session)
             yield
             await background.close(timeouts.cancel * 2)
 
@@ -173,6 +176,10 @@ class _Front:
         good = state["ready"] if name is None else classes.get(name, {}).get("ready", False)
         return web.json_response(state, status=200 if good else 503)
 
+    def status(self) -> Status:
+        """What the status page shows."""
+        return state(self.classes.all(), self.fleet.gate, self.roster, self.ledger)
+
     async def metrics_page(self, _: web.Request) -> web.Response:
         """Prometheus metrics."""
         return web.Response(body=self.metrics.text(), headers={"content-type": "text/plain; version=0.0.4"})
@@ -208,7 +215,8 @@ def build_app(config: RouterConfig) -> web.Application:
         ConfigError: the configuration contradicts itself.
     """
     front = _Front(config)
-    middlewares = [_openai_errors, guard(Keys(config)), identify(config)]
+    keys, admin = Keys(config), AdminKey(config.admin_key_file)
+    middlewares = [_openai_errors, guard(keys), identify(config)]
     app = web.Application(client_max_size=config.body_limit, middlewares=middlewares)
     app.on_response_prepare.append(name_reply)
     app.cleanup_ctx.append(front.run)
@@ -220,6 +228,8 @@ def build_app(config: RouterConfig) -> web.Application:
             web.get("/health", front.health),
             web.get("/ready", front.ready),
             web.get("/metrics", front.metrics_page),
+            *admin_routes(admin, lambda: front.roster),
+            *status_routes(admin, keys, front.status),
             *passed_routes(front.passing, (CHAT.path, COMPLETIONS.path)),
         ]
     )

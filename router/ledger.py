@@ -20,8 +20,8 @@ KEPT = 20
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that failed for no fault of its client; ``time``: seconds since 1970. What was said to whom is in the
-    access log, under ``request_id``."""
+    """A request that failed for no fault of its client; ``time``: seconds since 1970. Nothing in it was written by a
+    client or a server; what was said to whom is in the access log."""
 
     time: float
     endpoint: str
@@ -29,7 +29,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     status: int
     kind: str
-    request_id: str
 
 
 class Ledger:
@@ -40,6 +39,12 @@ class Ledger:
         self._open: dict[int, Record] = {}
         self.failures: deque[Failure] = deque(maxlen=KEPT)
         self.tokens = 0
+        self._began = time.monotonic()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the router began."""
+        return time.monotonic() - self._began
 
     @property
     def open(self) -> list[Record]:
@@ -74,5 +79,4 @@ def _failure(record: Record) -> Failure:
         node=record.node,
         status=record.status,
         kind=record.kind,
-        request_id=record.request_id,
     )

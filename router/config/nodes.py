@@ -6,7 +6,8 @@ import msgspec
 
 __all__ = ["DecodeNodeConfig", "NativePair", "Url"]
 
-Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/]", description="Base URL of a server.")]
+# No user or password: addresses are names in headers, metrics and logs.
+Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/@?#]+(/|$)", description="Base URL of a server.")]
 _Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 
 
