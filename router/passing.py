@@ -66,7 +66,9 @@ class Passing:
             if body.fields is not None:
                 body = self._classes.prepared(body, request.get(OWNER))
                 raw = body.raw
-        return await self.native.relay(request, raw, told(record), record, body=body, search=endpoint.kept)
+        # A new response is kept nowhere yet, unless it goes on from one that is.
+        search = endpoint.kept and (body is None or body.get("previous_response_id") is not None)
+        return await self.native.relay(request, raw, told(record), record, body=body, search=search)
 
     def _choose(self, request: web.Request, body: Body, endpoint: Passed, record: Record) -> None:
         traffic, record.source = self._classes.choose(request.get(OWNER), request.headers, body)

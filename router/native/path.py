@@ -80,6 +80,7 @@ class NativePath:
             ConnectionResetError: after it; either side has gone.
         """
         ask = _Ask(request.method, request.path_qs, onward(request), raw, body)
+        record.request_id = record.request_id or ask.headers.get("x-request-id", "")
         shared = exchanged(request.path, body) if request.method == "POST" else False
         prefix = prefixes(body)
         tried: list[Server] = []

@@ -159,6 +159,18 @@ async def test_what_one_server_keeps_is_asked_of_each(behind: Behind) -> None:
             assert reply.status == status, path
 
 
+async def test_a_response_goes_on_where_the_one_before_is_kept(behind: Behind) -> None:
+    servers = [FakeNative(status=404), FakeNative(), FakeNative(status=404)]
+    stack = await behind(*servers)
+    for asked, status, calls in [
+        ({"previous_response_id": "resp_1"}, 200, [1, 1, 0]),
+        ({"model": "x"}, 404, [2, 1, 0]),
+    ]:
+        async with stack.session.post(stack.url + "/v1/responses", json=asked) as reply:
+            assert reply.status == status
+        assert [len(server.seen) for server in servers] == calls
+
+
 async def test_no_native_server(open_stack: Open) -> None:
     stack = await open_stack(native=())
     async with stack.session.post(stack.url + "/v1/embeddings", json={}) as reply:
