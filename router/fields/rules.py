@@ -9,7 +9,18 @@ Invariant (R1): a name stands in exactly one of ``EXECUTED``, ``PARSED``, ``NATI
 
 from collections.abc import Mapping
 
-__all__ = ["DECODED", "EXECUTED", "LOCAL", "MOST_STOPS", "NATIVE", "NEUTRAL", "PARSED", "PARSED_NEUTRAL", "REFUSED"]
+__all__ = [
+    "DECODED",
+    "EXECUTED",
+    "LOCAL",
+    "MOST_STOPS",
+    "NATIVE",
+    "NEUTRAL",
+    "OPENAI_ONLY",
+    "PARSED",
+    "PARSED_NEUTRAL",
+    "REFUSED",
+]
 
 _RENDER = "in the rendered prompt"
 _RESOLVED = "in the resolved sampling parameters"
@@ -120,6 +131,9 @@ NATIVE: Mapping[str, str] = {
 REFUSED: Mapping[str, str] = {
     "kv_transfer_params": "400: the router decides where attention state goes",
 }
+
+# Names of OpenAI's that vLLM's models lack; it takes any further name and ignores it.
+OPENAI_ONLY = frozenset({"best_of", "metadata", "prompt_cache_key", "safety_identifier", "service_tier", "store"})
 
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
