@@ -8,6 +8,7 @@ import time
 import tomllib
 from pathlib import Path
 
+from deploy.setup.browser import browser
 from deploy.setup.errors import SetupError
 from deploy.setup.install import Plan, install
 from deploy.setup.libraries import AptLibraries
@@ -57,6 +58,7 @@ def _prepare(checkout: Path) -> None:
     ready(venv, say)
     stamp.clear()
     install(VenvPip(venv), plan, say, AptLibraries(venv))
+    browser(venv, say)
     stamp.write()
     say("done")
 
