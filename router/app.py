@@ -26,6 +26,7 @@ from router.guard import OWNER, guard, owner_name
 from router.identity import identify, name_reply
 from router.keys import Keys
 from router.ledger import Ledger
+from router.listing import Listing
 from router.metrics import Metrics
 from router.native import NativePath, Pool, refusal
 from router.node import Node
@@ -85,6 +86,8 @@ class _Front:
             self.models_path = self.native
             if not native_pool.servers:
                 self.models_path = NativePath(raw_session, prefill_pool, timeouts, background)
+            listed = native_pool if native_pool.servers else prefill_pool
+            self.listing = Listing(session, listed, self.classes.aliases, timeouts.connect)
             self.metrics = Metrics()
             self.ledger = Ledger(self.metrics)
             pools = {"prefill": prefill_pool, "native": native_pool}
@@ -92,6 +95,7 @@ class _Front:
             self.roster = Roster(self.fleet, pools)
             self.probe = Probe(self.roster.entries, self.classes, session)
             yield
+            await self.fleet.close()
             await background.close(timeouts.cancel * 2)
 
     def completions(self, endpoint: Endpoint) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -158,10 +162,14 @@ class _Front:
             raise TooLarge(f"the request body is larger than {self.config.body_limit} bytes (body_limit)") from None
 
     async def models(self, request: web.Request) -> web.StreamResponse:
-        """``/v1/models`` as a server behind the router says it."""
-        return await self.recorded(
-            request, "/v1/models", lambda record: self.models_path.relay(request, None, {}, record)
-        )
+        """``/v1/models`` as a server behind the router says it, and the aliases."""
+
+        def answer(record: Record) -> Awaitable[web.StreamResponse]:
+            if self.classes.aliases:
+                return self.listing.answer(request, record)
+            return self.models_path.relay(request, None, {}, record)
+
+        return await self.recorded(request, "/v1/models", answer)
 
     async def health(self, _: web.Request) -> web.Response:
         """This process is up."""

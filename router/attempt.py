@@ -1,4 +1,4 @@
-"""One try at serving a request on one decode node: a handoff, its decode leg and the slot they hold.
+"""One try at serving a request on one decode node: a slot, the handoff that fills it, and the decode leg.
 
 Invariant (R5): an attempt ends once, and the slot is free only when the node has finished the request or has
 been told to give it up, or did not answer that within the timeout.
@@ -6,36 +6,49 @@ been told to give it up, or did not answer that within the timeout.
 
 import asyncio
 import uuid
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Protocol
 
 from router.config import Timeouts
-from router.errors import ApiError
-from router.fleet import Fleet
+from router.errors import ApiError, PeerBroken, PeerTimeout
 from router.gate import Lease
+from router.hold import Hold
 from router.stream import Line, TokenStream
-from speedtier.errors import UpstreamError
 
-__all__ = ["Attempt"]
+__all__ = ["Attempt", "Owner"]
+
+
+class Owner(Protocol):
+    """Where an attempt's last steps run: they may outlast the request."""
+
+    def settle(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        """Run in the background."""
 
 
 class Attempt:
     """A lease in use. ``handoff`` is the id that both legs carry."""
 
-    def __init__(self, fleet: Fleet, lease: Lease, timeouts: Timeouts) -> None:
+    def __init__(self, owner: Owner, lease: Lease, timeouts: Timeouts) -> None:
         self.handoff = uuid.uuid4().hex
         self.node = lease.node
-        self._fleet = fleet
+        self._owner = owner
         self._lease = lease
         self._timeouts = timeouts
+        self._hold: Hold | None = None
         self._offered = False
         self._natural = False
         self._opening: asyncio.Task[TokenStream] | None = None
         self._stream: TokenStream | None = None
 
+    async def keep(self, wait_s: float) -> None:
+        """Have the node keep a slot, waiting in its queue. Raises: Busy, PeerBroken, PeerTimeout."""
+        self._hold = await self.node.hold(self.handoff, wait_s)
+
     def offer(self, tokens: int) -> dict[str, object]:
         """``kv_transfer_params`` for the prefill leg; from here on the node may hold state of this request.
         tokens: of the prompt."""
-        self._offered = True
+        self._offered = self._lease.used = True
         return self.node.transfer_params(self.handoff, tokens)
 
     def open(self, order: dict[str, object], headers: dict[str, str]) -> None:
@@ -48,24 +61,34 @@ class Attempt:
             assert self._opening is not None, "open comes first"
             self._stream = await self._opening
         try:
-            return await self._stream.lines()
-        except UpstreamError:
-            self.node.doubt()
+            found = await self._stream.lines()
+        except (PeerBroken, PeerTimeout) as error:
+            self.node.failed(error)
             raise
+        if self._stream.done:
+            self.node.health.worked()
+        return found
 
     def natural(self) -> None:
         """The reply is complete, and by a reason that the node sees as well: it will say that it is done."""
         self._natural = True
 
-    def end(self) -> None:
-        """End the attempt; what must be waited for is waited for in the background."""
+    def end(self) -> "asyncio.Task[None] | None":
+        """End the attempt. The task, if any, ends when the node has let go, within the timeout."""
         if not self._offered:
+            if self._hold is not None:
+                self._hold.close()
             self._lease.release()
-        elif self._stream is not None and self._stream.done:
+            return None
+        if self._stream is not None and self._stream.done:
             self._lease.release()
-            self._fleet.background.start(self._stream.finish(self._timeouts.cancel))
-        else:
-            self._fleet.background.start(self._settle())
+            return self._owner.settle(self._finish(self._stream))
+        return self._owner.settle(self._settle())
+
+    async def _finish(self, stream: TokenStream) -> None:
+        await stream.finish(self._timeouts.cancel)
+        if self._hold is not None:
+            await self._hold.finish(self._timeouts.cancel)
 
     async def _settle(self) -> None:
         try:
@@ -75,15 +98,15 @@ class Attempt:
                     async with asyncio.timeout(self._timeouts.cancel):
                         await stream.drain()
             if stream is not None and stream.done:
-                self._fleet.background.start(stream.finish(self._timeouts.cancel))
-            else:
-                if stream is not None:
-                    stream.close()
-                await self.node.cancel(self.handoff)
+                self._owner.settle(self._finish(stream))
+                return
+            if stream is not None:
+                stream.close()
+            if self._hold is not None:
+                self._hold.close()
+            await self.node.cancel(self.handoff)
         finally:
             self._lease.release()
-            if not self.node.known:
-                self._fleet.recheck(self.node)
 
     async def _opened(self) -> TokenStream | None:
         if self._stream is None and self._opening is not None:

@@ -36,6 +36,11 @@ class Endpoint:
     reply: "type[Reply]"
     lengths: tuple[str, ...]
 
+    @property
+    def chat(self) -> bool:
+        """Whether its replies are messages."""
+        return self.path == "/v1/chat/completions"
+
     def shape(self, form: Form) -> Reply:
         """A reply of this endpoint."""
         return self.reply(form)  # type: ignore[call-arg]  # protocols do not fix constructors

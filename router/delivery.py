@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
-from router.attempt import Attempt
 from router.call import Call
-from router.errors import ApiError, PeerBroken
+from router.errors import ApiError
+from router.logprobs import paired
 from router.outlet import Outlet
 from router.prefill import FirstToken
 from router.reply import Reply
 from router.stream import Line
+from router.transaction import Transaction
 from router.transcript import Delta, Transcript
 
 __all__ = ["Delivery"]
@@ -23,26 +24,14 @@ Emit = Callable[[Sequence[Delta]], Awaitable[None]]
 
 
 class Delivery:
-    """One reply on its way.
+    """One reply on its way. ``logprobs``: it shows those of its tokens."""
 
-    ``order``: what the decode node is asked for, without the first token; ``headers``: those that go with it.
-    """
-
-    def __init__(
-        self,
-        call: Call,
-        attempt: Attempt,
-        transcript: Transcript,
-        reply: Reply,
-        order: dict[str, object],
-        headers: dict[str, str],
-    ) -> None:
+    def __init__(self, call: Call, legs: Transaction, transcript: Transcript, reply: Reply, *, logprobs: bool) -> None:
         self._call = call
-        self._attempt = attempt
+        self._legs = legs
         self._transcript = transcript
         self._reply = reply
-        self._order = order
-        self._headers = headers
+        self._logprobs = logprobs
 
     async def stream(self, first: FirstToken, outlet: Outlet) -> web.StreamResponse:
         """Send chunks as tokens come. Raises ``ApiError`` only before the first byte."""
@@ -71,49 +60,46 @@ class Delivery:
 
     async def whole(self, first: FirstToken) -> web.StreamResponse:
         """Wait for the end and send one body."""
-        texts: list[str] = []
-        ids: list[int] = []
+        steps: list[Delta] = []
 
         async def emit(deltas: Sequence[Delta]) -> None:
-            for delta in deltas:
-                texts.append(delta.text)
-                ids.extend(delta.ids)
+            steps.extend(deltas)
 
-        last = await self._run(first, emit)
-        body = self._reply.whole("".join(texts), ids, last)
+        await self._run(first, emit)
+        body = self._reply.whole(steps)
         self._call.record.status = 200
         return web.Response(body=body, content_type="application/json", headers=self._call.headers())
 
     async def _run(self, first: FirstToken, emit: Emit) -> Delta:
         call, transcript = self._call, self._transcript
-        delta = transcript.feed([first.token], stopped=first.stopped, stop_reason=first.stop_reason)
+        delta = transcript.feed(
+            [first.token], stopped=first.stopped, stop_reason=first.stop_reason, logprobs=first.logprobs
+        )
         if delta.finish_reason is None:
-            order = {**self._order, "first_token_id": first.token, "stream": True}
-            self._attempt.open(order, self._headers)
-        call.record.token()
+            self._legs.follow()
+        call.record.tokens(1)
         await emit([delta])
-        with call.record.phase("decode"):
-            while delta.finish_reason is None:
-                if deltas := self._deltas(await self._attempt.lines()):
-                    delta = deltas[-1]
-                    await emit(deltas)
+        phase = "handoff"  # from the first token to the first that the decode node adds
+        while delta.finish_reason is None:
+            with call.record.phase(phase):
+                deltas = self._deltas(await self._legs.lines())
+            if deltas:
+                delta, phase = deltas[-1], "decode"
+                call.record.tokens(sum(len(each.ids) for each in deltas))
+                await emit(deltas)
         call.record.finish_reason = delta.finish_reason
         if not transcript.by_text:
-            self._attempt.natural()
+            self._legs.natural()
         return delta
 
     def _deltas(self, lines: Sequence[Line]) -> list[Delta]:
         deltas: list[Delta] = []
         for line in lines:
             if line.t:
-                deltas.append(self._transcript.feed(line.t))
+                logprobs = paired(line.t, line.lp, self._legs.where) if self._logprobs else ()
+                deltas.append(self._transcript.feed(line.t, logprobs=logprobs))
             elif line.done:
-                if line.finish_reason not in ("stop", "length"):
-                    raise PeerBroken(
-                        f"decode node {self._attempt.node.name} ended the reply with finish_reason "
-                        f"{line.finish_reason!r} after {self._transcript.count} tokens"
-                    )
-                deltas.append(self._transcript.close(line.finish_reason, line.stop_reason))
+                deltas.append(self._transcript.close(str(line.finish_reason), line.stop_reason))
             if self._transcript.finish_reason is not None:
                 break
         return deltas

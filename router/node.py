@@ -7,7 +7,7 @@ until it has answered once it offers no slot.
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,12 +15,18 @@ import msgspec
 
 from router.config import DecodeNodeConfig, Timeouts
 from router.errors import ApiError, Busy, PeerBroken, PeerTimeout
+from router.hold import Hold, open_hold
+from router.native.health import Health
 from router.stream import TokenStream, open_stream
 from tilert_connector.ticket import Ticket, node_name, sign
 
 __all__ = ["Capabilities", "Node"]
 
 
+PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+"""How long a node that broke off is left alone: not for long, since it says itself when it can decode no more, and a
+reply that it breaks goes on elsewhere."""
 FIRST_PAUSE_S = 0.01
 LAST_PAUSE_S = 0.25
 
@@ -28,7 +34,8 @@ LAST_PAUSE_S = 0.25
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What ``GET /capabilities`` of a decode node says; fields the router does not need are not read.
 
-    ``max_tokens``: prompt and reply together. ``sampling``: names of the sampling fields that it executes.
+    ``max_tokens``: prompt and reply together. ``sampling``: names of the sampling fields that it executes. ``lease``:
+    it keeps slots before prefill (``/pd/lease``); nodes of other makes do not.
     """
 
     max_tokens: int
@@ -37,6 +44,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     ctrl_port: int | None = None
     fingerprint: dict[str, object] = {}
     instance: str = ""
+    lease: bool = False
 
 
 class Node:
@@ -64,21 +72,34 @@ class Node:
         self.capabilities: Capabilities | None = None
         self.fingerprint = ""
         self.failure: ApiError | None = None
+        self.lost: Callable[[Node], None] = lambda node: None
+        """Called when it fails."""
+        self.health = Health(first_s=PAUSE_S, last_s=LONGEST_PAUSE_S)
+        self.draining = False
         self.in_flight = 0
 
     @property
     def free(self) -> int:
-        """Slots that this router has not given away."""
-        return 0 if self.capabilities is None else self.capabilities.slots - self.in_flight
+        """Slots that this router has not given away and may give."""
+        return 0 if self.capabilities is None or self.draining else self.capabilities.slots - self.in_flight
 
     @property
-    def known(self) -> bool:
+    def fresh(self) -> bool:
         """Whether the node has answered since it last failed."""
         return self._fresh
 
-    def doubt(self) -> None:
-        """Ask again before the next request: the node could not be reached."""
-        self._fresh = False
+    @property
+    def known(self) -> bool:
+        """Whether the node has answered since it last failed, is not left alone for a while, and takes requests."""
+        return self._fresh and not self.draining and not self.health.pause_s
+
+    def failed(self, error: ApiError) -> None:
+        """The node could not be reached, or broke off: it gets no request before it has answered again, and not at
+        once."""
+        if error.blame:
+            self._fresh, self.failure = False, error
+            self.health.failed(error.message)
+            self.lost(self)
 
     async def ask(self) -> Capabilities:
         """What the node can do; callers at the same time share one question.
@@ -117,7 +138,7 @@ class Node:
             raise PeerTimeout(
                 f"decode node {self.name} did not say what it can do within {self._timeouts.connect:g} s"
             ) from None
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, OSError) as error:
             raise PeerBroken(f"decode node {self.name} cannot be reached: {error}") from error
         except msgspec.MsgspecError as error:
             raise PeerBroken(f"decode node {self.name} sent /capabilities that are no good: {error}") from error
@@ -139,11 +160,21 @@ class Node:
             params["tilert_ticket"] = sign(self._keys, ticket)
         return params
 
+    async def hold(self, handoff: str, wait_s: float) -> Hold | None:
+        """Have a slot kept for a handoff; None on a node that cannot. Raises as ``open_hold``."""
+        if self.capabilities is None or not self.capabilities.lease:
+            return None
+        try:
+            return await open_hold(self._session, self.url, self.name, handoff, wait_s, self._timeouts.connect)
+        except (PeerBroken, PeerTimeout) as error:
+            self.failed(error)
+            raise
+
     async def decode(self, order: dict[str, object], headers: dict[str, str]) -> TokenStream:
         """Open ``POST /pd/decode``; see ``router.stream``.
 
-        A node that is busy is asked again for ``busy_s`` seconds: its slot may be another router's, or be on the way
-        back from a request that has just ended.
+        A node that keeps no slots and is busy is asked again for ``busy_s`` seconds: its slot may be another router's,
+        or be on the way back from a request that has just ended.
         """
         deadline, pause = time.monotonic() + self._busy_s, FIRST_PAUSE_S
         while True:
@@ -152,8 +183,8 @@ class Node:
             except Busy:
                 if time.monotonic() + pause > deadline:
                     raise
-            except (PeerBroken, PeerTimeout):
-                self.doubt()
+            except (PeerBroken, PeerTimeout) as error:
+                self.failed(error)
                 raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_PAUSE_S)
@@ -168,5 +199,9 @@ class Node:
                 self._session.post(f"{self.url}/pd/cancel", json={"rid": handoff}) as reply,
             ):
                 await reply.read()
-        except (TimeoutError, aiohttp.ClientError):
-            self.doubt()
+        except TimeoutError:
+            self.failed(
+                PeerTimeout(f"decode node {self.name} did not end a request within {self._timeouts.cancel:g} s")
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            self.failed(PeerBroken(f"decode node {self.name} cannot be reached: {error}"))

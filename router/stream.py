@@ -10,6 +10,7 @@ import msgspec
 
 from router.config import Timeouts
 from router.errors import ApiError, Busy, PeerBroken, PeerTimeout
+from router.logprobs import Reported
 
 __all__ = ["Line", "TokenStream", "open_stream"]
 
@@ -22,9 +23,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One NDJSON line: token ids, or the end with its reason, or an error."""
+    """One NDJSON line: token ids, with ``lp`` for each where asked for, or the end with its reason, or an error."""
 
     t: list[int] = []
+    lp: list[Reported] | None = None
     done: bool = False
     finish_reason: str | None = None
     stop_reason: int | None = None
@@ -33,6 +35,8 @@ class Line(msgspec.Struct, frozen=True):
 
 _LINE = msgspec.json.Decoder(Line)
 LINE_LIMIT = 1 << 20
+INNOCENT = frozenset({"kv_transfer_timeout", "kv_transfer_failed", "duplicate_rid", "invalid_request"})
+"""Codes by which a node that is well says that a request cannot go on: what is at fault is elsewhere."""
 
 
 def _fault(name: str, fault: Fault, status: int = 502, retry_after: str | None = None) -> ApiError:
@@ -40,9 +44,10 @@ def _fault(name: str, fault: Fault, status: int = 502, retry_after: str | None =
     if status == 429 or fault.code == "busy":
         seconds = int(retry_after) if retry_after and retry_after.isdigit() else 1
         return Busy(text, retry_after_s=max(1, seconds))
+    blame = fault.code not in INNOCENT
     if status == 504 or fault.code == "kv_transfer_timeout":
-        return PeerTimeout(text)
-    return PeerBroken(text)
+        return PeerTimeout(text, blame=blame)
+    return PeerBroken(text, blame=blame)
 
 
 class TokenStream:
@@ -133,7 +138,7 @@ async def open_stream(
                 raw = await reply.read()
     except TimeoutError:
         raise PeerTimeout(f"decode node {name} did not answer within {wait_s:g} s") from None
-    except aiohttp.ClientError as error:
+    except (aiohttp.ClientError, OSError) as error:
         raise PeerBroken(f"decode node {name} cannot be reached: {error}") from error
     try:
         fault = msgspec.json.decode(raw, type=Line).error or Fault()

@@ -1,4 +1,4 @@
-"""A vLLM server with the scale-out endpoints, without a model.
+"""A vLLM server, with the scale-out endpoints or without, and without a model.
 
 Invariant: what it answers has vLLM's shapes (0.32) and what it refuses vLLM's words, as far as the router
 looks at them. It is a native server as well: its chat and completions endpoints send ``native_body`` or
@@ -6,6 +6,7 @@ looks at them. It is a native server as well: its chat and completions endpoints
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import Any, Literal
 from aiohttp import web
 from tokenizers import Tokenizer
 
+from router.fake.model import reply_of, step
+
 __all__ = ["FakePrefill"]
 
 Fault = Literal["", "hang", "crash", "die", "refuse", "disabled", "missing"]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DISABLED = "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."
 PASSED_ON = ("temperature", "top_p", "top_k", "min_p", "seed", "stop_token_ids", "ignore_eos", "n")
-SAMPLER_ONLY = ("repetition_penalty", "presence_penalty", "frequency_penalty", "logprobs")
+SAMPLER_ONLY = ("repetition_penalty", "presence_penalty", "frequency_penalty")
 DETOKENIZER_ONLY = ("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens")
 
 
@@ -34,15 +37,18 @@ class FakePrefill:
     """One server.
 
     ``directory``: a model directory with a tokenizer. ``first``: the token it samples; ``finish``: its finish
-    reason. ``defaults``: sampling defaults of the model. ``render_fault`` and ``generate_fault``: ``hang``
-    never answers, ``crash`` is a 500, ``die`` drops the connection, ``refuse`` is a 400, ``disabled`` and
-    ``missing`` are servers without the endpoint. ``handed_back``: ``kv_transfer_params`` of its replies.
-    ``cut_native``: drop the connection after that many native events.
+    reason; ``top``: the most likely ids with their log-probabilities. ``defaults``: sampling defaults of the
+    model. ``render_fault``, ``generate_fault`` and ``tokenize_fault``: ``hang`` never answers, ``crash`` is a 500,
+    ``die`` drops the connection, ``refuse`` is a 400, ``disabled`` and ``missing`` are servers without the
+    endpoint. ``handed_back``: ``kv_transfer_params`` of its replies.
+    ``cut_native``: drop the connection after that many native events. ``speaks``: it says what ``fake.model`` does
+    instead of ``first``, and completes token ids natively; ``handoffs``: prompts by handoff.
     """
 
     directory: Path
     first: int = 9
     finish: tuple[str, int | str | None] = ("length", None)
+    top: Sequence[tuple[int, float]] = ((9, -0.5), (10, -1.5), (11, -2.5))
     max_model_len: int = 512
     delay_s: float = 0.0
     defaults: dict[str, Any] = field(default_factory=dict)
@@ -50,6 +56,7 @@ class FakePrefill:
     cards: list[dict[str, Any]] | None = None
     render_fault: Fault = ""
     generate_fault: Fault = ""
+    tokenize_fault: Fault = ""
     native_body: bytes = b'{"native": true}'
     native_events: Sequence[bytes] = (b'data: {"a":1}\n\n', b'data: {"a":2}\n\n', b"data: [DONE]\n\n")
     native_pace_s: float = 0.0
@@ -57,10 +64,13 @@ class FakePrefill:
     cut_native: int | None = None
     calls: list[str] = field(default_factory=list)
     generated: list[dict[str, Any]] = field(default_factory=list)
+    tokenized: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     handed_back: dict[str, Any] | None = None
     native_seen: list[bytes] = field(default_factory=list)
     hung_up: list[str] = field(default_factory=list)
+    speaks: bool = False
+    handoffs: dict[str, list[int]] = field(default_factory=dict)
 
     def app(self) -> web.Application:
         """The server's HTTP application."""
@@ -70,6 +80,7 @@ class FakePrefill:
             app.router.add_post(path, self._seen(self._native))
             app.router.add_post(f"{path}/render", self._seen(self._render))
         app.router.add_post("/inference/v1/generate", self._seen(self._generate))
+        app.router.add_post("/tokenize", self._seen(self._tokenize))
         app.router.add_get("/v1/models", self._seen(self._models))
         app.router.add_get("/health", self._seen(self._health))
         return app
@@ -91,6 +102,7 @@ class FakePrefill:
 
     async def _models(self, _: web.Request) -> web.Response:
         card = {"id": "tiny", "object": "model", "root": str(self.directory), "parent": None}
+        card["max_model_len"] = self.max_model_len  # type: ignore[assignment]
         return web.json_response({"object": "list", "data": self.cards or [card]})
 
     async def _fail(self, fault: Fault, request: web.Request) -> web.Response:
@@ -132,7 +144,7 @@ class FakePrefill:
         rendered = {
             "request_id": ("chatcmpl-" if chat else "cmpl-") + request.headers.get("x-request-id", "0123"),
             "token_ids": ids,
-            "sampling_params": self._params(body, new),
+            "sampling_params": self._params(body, new) | self._logprobs(body, chat=chat),
             "model": model,
             "stream": body.get("stream", False),
             "stream_options": body.get("stream_options"),
@@ -156,28 +168,74 @@ class FakePrefill:
         names = (*PASSED_ON, *SAMPLER_ONLY, *DETOKENIZER_ONLY)
         return params | {name: body[name] for name in names if body.get(name) is not None}
 
-    async def _generate(self, request: web.Request) -> web.Response:
-        self.generated.append(await request.json())
-        if self.generate_fault:
+    @staticmethod
+    def _logprobs(body: dict[str, Any], *, chat: bool) -> dict[str, Any]:
+        asked = body.get("logprobs")
+        if chat:
+            asked = body.get("top_logprobs") or 0 if asked else None
+        return {} if asked is None else {"logprobs": asked}
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        if self.tokenize_fault:
+            return await self._fail(self.tokenize_fault, request)
+        body = await request.json()
+        self.tokenized.append(body)
+        text = body["prompt"] if "prompt" in body else "".join(each["content"] for each in body["messages"])
+        ids = self._tokenizer.encode(text).ids
+        return web.json_response({"count": len(ids), "max_model_len": self.max_model_len, "tokens": ids})
+
+    async def _complete(self, request: web.Request, order: dict[str, Any]) -> web.Response:
+        self.generated.append(order)
+        if self.generate_fault and self.generate_fault not in ("disabled", "missing"):  # those lack the other endpoint
             return await self._fail(self.generate_fault, request)
         await asyncio.sleep(self.delay_s)
         reason, stop_reason = self.finish
-        choice = {"index": 0, "finish_reason": reason, "stop_reason": stop_reason, "token_ids": [self.first]}
+        choice = {
+            "index": 0,
+            "text": "",
+            "finish_reason": reason,
+            "stop_reason": stop_reason,
+            "token_ids": [self.first],
+        }
+        if (asked := order.get("logprobs")) is not None:
+            least = dict(self.top).get(self.first, -9.0)
+            entries = {self.first: least, **dict(self.top[:asked])}
+            choice["logprobs"] = {
+                "tokens": [f"token_id:{self.first}"],
+                "token_logprobs": [least],
+                "top_logprobs": [{f"token_id:{token}": value for token, value in entries.items()}],
+            }
+        reply = {"id": "cmpl-x", "model": "tiny", "choices": [choice], "usage": {"prompt_tokens_details": None}}
+        return web.json_response(reply | {"kv_transfer_params": self.handed_back})
+
+    async def _generate(self, request: web.Request) -> web.Response:
+        order = await request.json()
+        self.generated.append(order)
+        if self.generate_fault:
+            return await self._fail(self.generate_fault, request)
+        await asyncio.sleep(self.delay_s)
+        self.handoffs[(order.get("kv_transfer_params") or {}).get("tilert_handoff", "")] = order["token_ids"]
+        first = step(order["token_ids"]) if self.speaks else self.first
+        reason, stop_reason = self.finish
+        choice = {"index": 0, "finish_reason": reason, "stop_reason": stop_reason, "token_ids": [first]}
         usage = {"prompt_tokens": 1, "total_tokens": 2, "completion_tokens": 1, "prompt_tokens_details": None}
         reply = {"request_id": "x", "model": "tiny", "choices": [choice], "usage": usage}
         return web.json_response(reply | {"kv_transfer_params": self.handed_back})
 
     async def _native(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
+        if b'"tilert_host"' in raw and request.path == "/v1/completions":
+            return await self._complete(request, await request.json())
         self.native_seen.append(raw)
         if self.generate_fault:
             return await self._fail(self.generate_fault, request)
         if b'"stream": true' not in raw and b'"stream":true' not in raw:
             await asyncio.sleep(self.native_pace_s)
             return web.Response(body=self.native_body, status=self.native_status, content_type="application/json")
+        events = self._said(raw) if self.speaks else self.native_events
         reply = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8", "x-own": "1"})
         await reply.prepare(request)
-        for number, item in enumerate(self.native_events):
+        for number, item in enumerate(events):
             await asyncio.sleep(self.native_pace_s)
             if number == self.cut_native:
                 assert request.transport is not None
@@ -185,3 +243,14 @@ class FakePrefill:
                 break
             await reply.write(item)
         return reply
+
+    def _said(self, raw: bytes) -> list[bytes]:
+        """Events of a completion of token ids, as ``fake.model`` says it."""
+        body = json.loads(raw)
+        tokens = reply_of(body["prompt"], body["max_tokens"])
+        events = []
+        for number, token in enumerate(tokens, 1):
+            reason = "length" if number == len(tokens) else None
+            choice = {"index": 0, "text": "?", "token_ids": [token], "finish_reason": reason, "stop_reason": None}
+            events.append(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
+        return [*events, b"data: [DONE]\n\n"]

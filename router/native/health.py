@@ -19,10 +19,13 @@ class Health:
     ``failures``: in a row. ``last_error``: what the last one said; it stays when the server is well again.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, first_s: float = FIRST_S, last_s: float = LAST_S
+    ) -> None:
         self.failures = 0
         self.last_error = ""
         self._clock = clock
+        self._first_s, self._last_s = first_s, last_s
         self._until = 0.0
         self._trying = False
 
@@ -35,6 +38,11 @@ class Health:
     def usable(self) -> bool:
         """Whether a request may go there now: it is healthy, or its pause is over and nobody tries it."""
         return self.healthy or (self._clock() >= self._until and not self._trying)
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds for which it is still left alone."""
+        return max(0.0, self._until - self._clock()) if self.failures else 0.0
 
     def taken(self) -> None:
         """A request goes there."""
@@ -55,5 +63,5 @@ class Health:
         self._trying = False
         if self._clock() >= self._until:  # what failed at the same time counts once
             self.failures += 1
-            self._until = self._clock() + min(FIRST_S * 2.0 ** (self.failures - 1), LAST_S)
+            self._until = self._clock() + min(self._first_s * 2.0 ** min(self.failures - 1, 30), self._last_s)
         self.failures = max(1, self.failures)

@@ -14,12 +14,14 @@ from typing import Any
 import aiohttp
 from tokenizers import Tokenizer
 
-from router import DecodeNodeConfig, RouterConfig, Timeouts, running
+from router import DecodeNodeConfig, RouterConfig, Timeouts, TrafficClass, running
 from router.fake import FakeDecode, FakePrefill, serving
 
 SPEED = {"x-traffic-class": "speed"}
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+NO_FALLBACK = (TrafficClass(name="speed", pool="speed", fallback="none"), TrafficClass(name="native", pool="native"))
+"""Classes that show an error of the speed tier instead of serving the request natively."""
 
 
 class Stack:

@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 
 from router import DecodeNodeConfig
 from router.fake import FakeDecode, FakePrefill, serving
-from tests.router.stack import CHAT, COMPLETIONS, SPEED, Open, Stack, until
+from tests.router.stack import CHAT, COMPLETIONS, NO_FALLBACK, SPEED, Open, Stack, until
 
 pytestmark = pytest.mark.contract("R2")
 QUICK = {"connect": 1.0, "render": 0.5, "prefill": 0.5, "handoff": 0.5, "stall": 0.5}
@@ -30,13 +30,12 @@ async def refusal(stack: Stack, **fields: Any) -> tuple[int, dict[str, Any]]:
         ("crash", 502, "engine is dead"),
         ("die", 502, "cannot be reached"),
         ("refuse", 400, "no such thing"),
-        ("disabled", 503, "--enable-scale-out"),
-        ("missing", 503, "--enable-scale-out"),
     ],
 )
 @pytest.mark.parametrize("leg", ["render_fault", "generate_fault"])
 async def test_a_prefill_server_that_fails(open_stack: Open, model_dir, leg, fault, status, says) -> None:
-    stack = await open_stack(FakePrefill(model_dir, **{leg: fault}), timeouts=QUICK if fault == "hang" else None)
+    timeouts = QUICK if fault == "hang" else None
+    stack = await open_stack(FakePrefill(model_dir, **{leg: fault}), timeouts=timeouts, classes=NO_FALLBACK)
     got, error = await refusal(stack, stream=True)
     assert got == status and says in error["message"]
     assert stack.decode.orders == []
@@ -73,31 +72,32 @@ DECODE_FAULTS = [
 
 @pytest.mark.parametrize(("fault", "status", "says", "after"), DECODE_FAULTS)
 async def test_a_decode_node_that_fails(open_stack: Open, fault, status, says, after) -> None:
-    node = FakeDecode(tokens=[41, 42, 43], fault=fault, after=after)
+    node = FakeDecode(tokens=[41] * 19, fault=fault, after=after)
     timeouts = QUICK if fault in ("hang", "mute") else None
-    stack = await open_stack(nodes=[node], timeouts=timeouts, queue_wait_s=0.1 if fault == "busy" else 30.0)
-    got, error = await refusal(stack, max_tokens=4)
+    wait_s = 0.1 if fault == "busy" else 30.0
+    stack = await open_stack(nodes=[node], timeouts=timeouts, queue_wait_s=wait_s, classes=NO_FALLBACK)
+    got, error = await refusal(stack, max_tokens=20)
     assert got == status and says in error["message"]
 
-    *events, last = await stack.events(max_tokens=4)
+    *events, last = await stack.events(max_tokens=20)
     assert last["error"]["code"] == status and says in last["error"]["message"]
     assert [event["choices"][0]["finish_reason"] for event in events] == [None] * len(events)
     assert len(events) >= 2
 
     await until(lambda: not stack.decode.active)
     node.fault = ""
-    assert (await stack.whole(max_tokens=4))["usage"]["completion_tokens"] == 4
+    assert (await stack.whole(max_tokens=20))["usage"]["completion_tokens"] == 20
 
 
 async def test_a_busy_node_says_when_to_come_back(open_stack: Open) -> None:
-    stack = await open_stack(nodes=[FakeDecode(fault="busy")], queue_wait_s=0.1)
-    async with stack.ask(max_tokens=4) as reply:
+    stack = await open_stack(nodes=[FakeDecode(fault="busy")], queue_wait_s=0.1, classes=NO_FALLBACK)
+    async with stack.ask(max_tokens=20) as reply:
         assert (reply.status, reply.headers["retry-after"]) == (429, "7")
 
 
 @pytest.mark.contract("R4")
 async def test_a_node_that_another_router_uses_is_waited_for(open_stack: Open) -> None:
-    node = FakeDecode(tokens=[41, 42, 43], fault="busy")
+    node = FakeDecode(tokens=[41, 42, 43], fault="busy", lease=False)
     stack = await open_stack(nodes=[node], queue_wait_s=5)
     asking = asyncio.create_task(stack.whole(max_tokens=4))
     await until(lambda: len(node.orders) > 2)
@@ -108,7 +108,7 @@ async def test_a_node_that_another_router_uses_is_waited_for(open_stack: Open) -
 
 @pytest.mark.parametrize("setting", ["prefill", "decode"])
 async def test_nothing_configured(open_stack: Open, setting: str) -> None:
-    stack = await open_stack(**{setting: ()})
+    stack = await open_stack(classes=NO_FALLBACK, **{setting: ()})
     status, error = await refusal(stack)
     assert status == 503 and f"`{setting}`" in error["message"]
     async with stack.session.post(stack.url + CHAT, json={"model": "tiny"}) as reply:
@@ -125,7 +125,7 @@ async def test_no_native_pool(open_stack: Open) -> None:
 
 async def test_a_decode_node_that_is_down_and_comes_up(open_stack: Open, unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}"
-    stack = await open_stack(nodes=[], decode=(DecodeNodeConfig(url=url),))
+    stack = await open_stack(nodes=[], decode=(DecodeNodeConfig(url=url),), classes=NO_FALLBACK)
     status, error = await refusal(stack)
     assert status == 502 and "cannot be reached" in error["message"]
     async with stack.session.post(stack.url + CHAT, json={"model": "tiny"}) as reply:
@@ -144,7 +144,7 @@ async def test_a_decode_node_that_swallows_everything(open_stack: Open, unused_t
 
     async with await asyncio.start_server(swallow, "127.0.0.1", unused_tcp_port):
         decode = (DecodeNodeConfig(url=f"http://127.0.0.1:{unused_tcp_port}"),)
-        stack = await open_stack(nodes=[], decode=decode, timeouts=QUICK)
+        stack = await open_stack(nodes=[], decode=decode, timeouts=QUICK, classes=NO_FALLBACK)
         status, error = await refusal(stack)
     assert status == 504 and "within 1 s" in error["message"]
 
@@ -153,7 +153,8 @@ async def test_waiters_do_not_wait_for_a_node_that_died(open_stack: Open) -> Non
     node = FakeDecode(tokens=[41] * 400, pace_s=0.01)
     async with serving(node.app()) as url:
         decode = (DecodeNodeConfig(url=url),)
-        stack = await open_stack(nodes=[], decode=decode, timeouts={"cancel": 0.3}, queue_wait_s=30)
+        timeouts = {"cancel": 0.3}
+        stack = await open_stack(nodes=[], decode=decode, timeouts=timeouts, queue_wait_s=30, classes=NO_FALLBACK)
         first = asyncio.create_task(refusal(stack, max_tokens=400))
         await until(lambda: node.active)
         waiting = asyncio.create_task(refusal(stack, max_tokens=400))
