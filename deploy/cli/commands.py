@@ -82,7 +82,7 @@ COMMANDS = (
     ),
     Command(
         ("keys",),
-        "Make ticket keys and CURVE certificates, and say which goes where.",
+        "Make ticket, admin and API keys and CURVE certificates, and say which goes where.",
         "deploy.keys",
         "KeysConfig",
         "keys",

@@ -11,22 +11,29 @@ import zmq
 import zmq.auth
 from rich.console import Console
 
+from deploy.keys.api import api_keys
 from deploy.keys.config import KeysConfig
 from speedtier.errors import ConfigError
 
 __all__ = ["keys"]
 
-TICKET = "ticket.key"
+TICKET, ADMIN = "ticket.key", "admin.key"
 
 
 def keys(config: KeysConfig) -> None:
-    """Make what is missing. Raises ConfigError if the directory cannot be written."""
+    """Make what is missing; with `api`, only those keys, which are shown and not written. Raises ConfigError if the
+    directory cannot be written."""
     console = Console(highlight=False, soft_wrap=True)
+    if config.api:
+        api_keys(config.api, console)
+        return
     root = Path(config.directory)
     before = os.umask(0o077)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        _ticket(root / TICKET, console)
+        _key(root / TICKET, console)
+        if config.admin:
+            _key(root / ADMIN, console)
         for kind, names in (("decode", config.decode), ("prefill", config.prefill)):
             for name in names:
                 _certificate(root / kind, name, console)
@@ -37,7 +44,7 @@ def keys(config: KeysConfig) -> None:
     _explain(config, root, console)
 
 
-def _ticket(file: Path, console: Console) -> None:
+def _key(file: Path, console: Console) -> None:
     if file.exists():
         console.print(f"{file}: there already, kept")
         return
@@ -64,6 +71,10 @@ def _explain(config: KeysConfig, root: Path, console: Console) -> None:
         "kv_connector_extra_config) and to every decode node (receiver.ticket_key_file). To change it, add a new key",
         "as its last line everywhere, then make that the first line everywhere, then remove the old one.",
     ]
+    if config.admin:
+        lines.append(
+            f"{root / ADMIN} goes to the router (admin_key_file) and to who runs `speedtier nodes` (--key-file)."
+        )
     if config.decode or config.prefill:
         lines += [
             f"Each decode node: its own secret {root}/decode/NAME.key_secret (receiver.curve_key_file) and a directory",

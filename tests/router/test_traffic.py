@@ -104,6 +104,19 @@ async def test_aliases_are_real_models_to_every_server(open_stack: Open) -> None
     assert b"0.10" in sent and b'[ {"role":"user"} ]' in sent, "other fields keep their bytes"
 
 
+async def test_aliases_are_listed_beside_the_models(open_stack: Open) -> None:
+    gone = ModelAlias(name="b", model="not-served", traffic_class="third")
+    stack = await open_stack(classes=CLASSES, aliases=(ALIAS, gone))
+    async with stack.session.get(stack.url + "/v1/models") as reply:
+        assert reply.status == 200 and reply.content_type == "application/json"
+        cards = (await reply.json())["data"]
+    assert [card["id"] for card in cards] == ["tiny", "tiny-fast"]
+    assert {**cards[0], "id": "tiny-fast", "root": "tiny"} == cards[1]
+    dead = await open_stack(classes=CLASSES, aliases=(ALIAS,), native=("http://127.0.0.1:9",))
+    async with dead.session.get(dead.url + "/v1/models") as reply:
+        assert reply.status == 502 and (await reply.json())["error"]["code"] == 502
+
+
 async def test_a_tier_that_only_the_router_knows_stays_here(open_stack: Open) -> None:
     stack = await open_stack(classes=CLASSES)
     for tier, sent in (("bulk", None), ("default", "default")):

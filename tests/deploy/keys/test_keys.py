@@ -1,11 +1,16 @@
 """Keys that `speedtier keys` makes are ones that every side takes."""
 
+import re
 import stat
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from deploy.keys import KeysConfig, keys
+from router import RouterConfig
+from router.admin import AdminKey
+from router.keys import Keys
 from speedtier.config import from_mapping
 from speedtier.errors import ConfigError
 from tilert_connector.curve import read_client, read_server
@@ -45,3 +50,25 @@ def test_names_that_would_leave_the_directory_are_refused(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="directory"):
         keys(KeysConfig(directory=str(tmp_path / "file")))
+
+
+def test_an_api_key_is_shown_once_and_written_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys(KeysConfig(directory=str(tmp_path / "keys"), api=("alice", "bob")))
+    shown = capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    made = dict(re.findall(r"^  (\w+)  (sk-\S+)$", shown, re.MULTILINE))
+    settings = tomllib.loads(shown[shown.index("[[api_keys]]") :])
+    known = Keys(from_mapping(settings, RouterConfig, "shown"))
+    for name in ("alice", "bob"):
+        owner = known.owner({"authorization": f"Bearer {made[name]}"})
+        assert owner is not None and owner.name == name and len(made[name]) > 40
+    with pytest.raises(ConfigError, match="its own name"):
+        keys(KeysConfig(api=("alice", "alice")))
+
+
+def test_the_admin_key_is_one_that_the_router_takes(tmp_path: Path) -> None:
+    keys(KeysConfig(directory=str(tmp_path), admin=True))
+    file = tmp_path / "admin.key"
+    assert mode(file) == 0o600
+    key = AdminKey(str(file))
+    assert key.opens({"authorization": f"Bearer {file.read_text().strip()}"}) and not key.opens({})
