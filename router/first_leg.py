@@ -93,8 +93,8 @@ def completion_order(rendered: Rendered, transfer: Mapping[str, object]) -> dict
     }
 
 
-def first_of(generated: Generated, url: str, *, logprobs: bool) -> FirstToken:
-    """The token of either reply.
+def first_of(generated: Generated, url: str, logprobs: int | None) -> FirstToken:
+    """The token of either reply. ``logprobs``: how many of the most likely tokens were asked for.
 
     Raises:
         PeerBroken: there is none, or the server does not hand the state on.
@@ -111,13 +111,14 @@ def first_of(generated: Generated, url: str, *, logprobs: bool) -> FirstToken:
         stopped=choice.finish_reason == "stop",
         stop_reason=choice.stop_reason,
         prompt_tokens_details=generated.usage.prompt_tokens_details if generated.usage else None,
-        logprobs=[_logprob(choice.logprobs, token, url)] if logprobs else (),
+        logprobs=() if logprobs is None else [_logprob(choice.logprobs, token, url, logprobs)],
     )
 
 
-def _logprob(told: Logprobs | None, token: int, url: str) -> TokenLogprob:
+def _logprob(told: Logprobs | None, token: int, url: str, count: int) -> TokenLogprob:
     if told is None or not (told.token_logprobs and told.top_logprobs) or told.token_logprobs[0] is None:
         raise PeerBroken(f"prefill server {url} was asked for logprobs and sent none")
     entries = (told.top_logprobs[0] or {}).items()
-    top = [(int(name.removeprefix(PLACEHOLDER)), value) for name, value in entries]
+    # The sampled token comes first, and is one too many when it is not among the most likely.
+    top = [(int(name.removeprefix(PLACEHOLDER)), value) for name, value in entries][-count:]
     return TokenLogprob(token, told.token_logprobs[0], top)

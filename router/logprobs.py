@@ -25,9 +25,10 @@ class TokenLogprob(NamedTuple):
     logprob: float
     top: Sequence[tuple[int, float]]
 
-    def entries(self) -> dict[int, float]:
-        """The sampled token, then the others."""
-        return {self.token: self.logprob, **{token: value for token, value in self.top if token != self.token}}
+    def entries(self, count: int) -> dict[int, float]:
+        """The sampled token, then the others among the ``count`` most likely."""
+        others = {token: value for token, value in self.top[:count] if token != self.token}
+        return {self.token: self.logprob, **others}
 
 
 def paired(tokens: Sequence[int], told: Sequence[Reported] | None, name: str) -> list[TokenLogprob]:

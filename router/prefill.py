@@ -88,18 +88,17 @@ class Prefill:
         """Prefill the prompt and sample one token. ``params``: ``kv_transfer_params``. Raises as ``render``."""
         sent = CIMultiDict(headers)
         sent["content-type"] = "application/json"
-        logprobs = rendered.logprobs is not None
-        if not (logprobs or rendered.tokenized) and self.scales_out(url):
+        if rendered.logprobs is None and not rendered.tokenized and self.scales_out(url):
             data = msgspec.json.encode(generate_order(rendered, params))
             try:
                 raw = await self._call("POST", url, GENERATE, sent, data, self._timeouts.prefill)
             except NotConfigured:  # another server than the one that rendered
                 self._plain[url] = time.monotonic() + REMEMBERED_S
             else:
-                return first_of(_decoded(raw, Generated, url, GENERATE), url, logprobs=False)
+                return first_of(_decoded(raw, Generated, url, GENERATE), url, None)
         data = msgspec.json.encode(completion_order(rendered, params))
         raw = await self._call("POST", url, COMPLETIONS, sent, data, self._timeouts.prefill)
-        return first_of(_decoded(raw, Generated, url, COMPLETIONS), url, logprobs=logprobs)
+        return first_of(_decoded(raw, Generated, url, COMPLETIONS), url, rendered.logprobs)
 
     async def _call(
         self,

@@ -35,7 +35,7 @@ class Names:
         """For each position its entries, the sampled token first: name, text, log-probability."""
         for each in logprobs:
             found = []
-            for token, value in each.entries().items():
+            for token, value in each.entries(self.top).items():
                 text = self._text(token)
                 found.append((f"{PLACEHOLDER}{token}" if self.as_ids else text, text, max(value, LEAST)))
             self._context = [*self._context, each.token][-CONTEXT:]

@@ -74,6 +74,10 @@ class Model:
         """Token ids of a text."""
         return list(self.tokenizer.encode(text).ids)
 
+    def before(self, token: int) -> int:
+        """A token that `token` follows."""
+        return int(np.flatnonzero(self._next[: self.tokenizer.token_to_id("<|go-all|>")] == token)[3])
+
     def walk(self, first: int) -> list[int]:
         """What follows `first`, whatever ends the reply."""
         found = []
