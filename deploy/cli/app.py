@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import typer
 from rich.console import Console
 
-from deploy.cli.commands import COMMANDS, Command
+from deploy.cli.commands import COMMANDS, GROUPS, Command
 from speedtier import __version__
 from speedtier.errors import ConfigError, SpeedtierError
 
@@ -34,7 +34,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
             name = command.path[0]
             if name not in groups:
                 groups[name] = typer.Typer(no_args_is_help=True)
-                app.add_typer(groups[name], name=name, help="Measure.")
+                app.add_typer(groups[name], name=name, help=GROUPS[name])
             target = groups[name]
         asked = tuple(arguments[: len(command.path)]) == command.path
         target.command(command.path[-1], help=command.help)(command.load() if asked else _named(command))

@@ -12,7 +12,10 @@ import msgspec
 from speedtier.config import command
 from speedtier.errors import ConfigError
 
-__all__ = ["COMMANDS", "Command"]
+__all__ = ["COMMANDS", "GROUPS", "Command"]
+
+GROUPS = {"bench": "Measure.", "nodes": "See and steer the servers behind a running router."}
+"""What the commands of two words share."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -86,6 +89,41 @@ COMMANDS = (
         "deploy.keys",
         "KeysConfig",
         "keys",
+    ),
+    Command(
+        ("nodes", "list"),
+        "Show the servers behind a router and how they are.",
+        "deploy.nodes",
+        "NodesConfig",
+        "show",
+    ),
+    Command(
+        ("nodes", "add"),
+        "Take a server into service.",
+        "deploy.nodes",
+        "AddConfig",
+        "add",
+    ),
+    Command(
+        ("nodes", "drain"),
+        "Give a server no new requests; those that it has go on.",
+        "deploy.nodes",
+        "NamedConfig",
+        "drain",
+    ),
+    Command(
+        ("nodes", "resume"),
+        "Give a drained server requests again.",
+        "deploy.nodes",
+        "NamedConfig",
+        "resume",
+    ),
+    Command(
+        ("nodes", "remove"),
+        "Drain a server, wait for its requests, and forget it.",
+        "deploy.nodes",
+        "RemoveConfig",
+        "remove",
     ),
     Command(
         ("bench", "decode"),
