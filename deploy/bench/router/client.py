@@ -14,6 +14,8 @@ from speedtier.errors import SpeedtierError
 __all__ = ["Client", "post"]
 
 LIMIT_S = 30.0
+END = b"\r\n0\r\n\r\n"
+"""With the end of the chunk before it: a head may end in a 0 too."""
 
 
 def post(path: str, body: dict[str, Any], **headers: str) -> bytes:
@@ -55,8 +57,8 @@ class Client(asyncio.Protocol):
         self.events += data.count(b"data: ")
         if self.events and not self.first.done():
             self.first.set_result(time.perf_counter())
-        self.tail = (self.tail + data)[-5:]
-        if self.tail == b"0\r\n\r\n" and not self.end.done():
+        self.tail = (self.tail + data)[-len(END) :]
+        if self.tail == END and not self.end.done():
             self.end.set_result(time.perf_counter())
 
     def connection_lost(self, error: Exception | None) -> None:
