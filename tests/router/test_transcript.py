@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from router.detokenizer import Detokenizer
 from router.errors import NotConfigured
@@ -87,8 +88,13 @@ def test_an_id_that_is_none_adds_no_text(vocabulary: Vocabulary) -> None:
 
 
 STOPS = ["o", "the ", "é", "🎉", "日本", "ox j", "<|", "\ufffd", "xyzzy"]
-IDS = st.one_of(st.integers(0, 3), st.integers(3, 399))
-STEPS = st.lists(st.lists(IDS, min_size=1, max_size=4), min_size=1, max_size=25)
+# Of a vocabulary that spells in bytes: those of 🎉, 日 and é, whole and in pieces.
+BYTES = st.sampled_from([3 + byte for byte in "🎉日é".encode()])
+
+
+def flat(steps: list[list[int | list[int]]]) -> list[list[int]]:
+    """Steps whose runs of bytes are tokens like others."""
+    return [[one for each in step for one in (each if isinstance(each, list) else [each])] for step in steps]
 
 
 class Oracle:
@@ -127,16 +133,46 @@ class Oracle:
         return Delta(self._detokenizer.get_next_output_text(reason is not None, True), kept, reason, why)
 
 
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    """A vocabulary of SentencePiece's kind: spaces are a sign, and what it has no piece for is spelt in bytes."""
+    where = tmp_path_factory.mktemp("pieces")
+    sign = "\u2581"
+    words = [
+        *(f"{sign}{word}" for word in ("the", "fox", "o", "jumps")),
+        *"thefoxj.,! ",
+        sign,
+        "é",
+        "日",
+        "\u2581\u2581",
+    ]
+    tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<0x{byte:02X}>" for byte in range(256)), *words]
+    tokenizer = Tokenizer(
+        models.BPE({token: at for at, token in enumerate(dict.fromkeys(tokens))}, [], byte_fallback=True)
+    )
+    tokenizer.add_special_tokens(tokens[:3])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    steps = [decoders.Replace(sign, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(steps)
+    tokenizer.save(str(where / "tokenizer.json"))
+    (where / "tokenizer_config.json").write_text('{"eos_token": "<|im_end|>"}')
+    return Vocabulary(where)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_it_does_what_vllm_does(vocabulary: Vocabulary) -> None:
+@pytest.mark.parametrize("kind", ["vocabulary", "pieces"])
+def test_it_does_what_vllm_does(kind: str, request: pytest.FixtureRequest) -> None:
     pytest.importorskip("vllm")
+    vocabulary: Vocabulary = request.getfixturevalue(kind)
+    top = vocabulary.tokenizer.get_vocab_size() - 1
+    ids = st.one_of(st.integers(0, 3), st.integers(3, top), st.lists(BYTES, min_size=2, max_size=4))
     ended: set[tuple[str | None, type]] = set()
 
     @settings(max_examples=400, deadline=None)
     @given(
-        steps=STEPS,
-        prompt=st.lists(IDS, min_size=1, max_size=12),
+        steps=st.lists(st.lists(ids, min_size=1, max_size=4), min_size=1, max_size=25).map(flat),
+        prompt=st.lists(st.integers(0, top), min_size=1, max_size=12),
         stop=st.lists(st.sampled_from(STOPS), max_size=3, unique=True),
         keep=st.booleans(),
         skip=st.booleans(),
