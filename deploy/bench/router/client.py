@@ -14,6 +14,7 @@ from speedtier.errors import SpeedtierError
 __all__ = ["Client", "post"]
 
 LIMIT_S = 30.0
+MARK = b"data: "
 END = b"\r\n0\r\n\r\n"
 """With the end of the chunk before it: a head may end in a 0 too."""
 
@@ -54,7 +55,7 @@ class Client(asyncio.Protocol):
             if self.status != b"200":
                 self._fail(f"the bench was answered {data[:400]!r}")
         self.size += len(data)
-        self.events += data.count(b"data: ")
+        self.events += (self.tail[1 - len(MARK) :] + data).count(MARK)  # one may come in two pieces
         if self.events and not self.first.done():
             self.first.set_result(time.perf_counter())
         self.tail = (self.tail + data)[-len(END) :]
