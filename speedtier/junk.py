@@ -6,6 +6,7 @@ Invariant: whoever sends junk adds one short line for it, with nothing in it tha
 import logging
 
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web import RequestPayloadError
 
 __all__ = ["shorten_junk"]
 
@@ -13,7 +14,7 @@ __all__ = ["shorten_junk"]
 class _Short(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, HttpProcessingError):
+        if isinstance(error, HttpProcessingError | RequestPayloadError):
             record.levelno, record.levelname = logging.WARNING, "WARNING"
             record.msg, record.args = f"{record.getMessage()}: {type(error).__name__}", ()
             record.exc_info = record.exc_text = None
