@@ -138,14 +138,8 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
     """A vocabulary of SentencePiece's kind: spaces are a sign, and what it has no piece for is spelt in bytes."""
     where = tmp_path_factory.mktemp("pieces")
     sign = "\u2581"
-    words = [
-        *(f"{sign}{word}" for word in ("the", "fox", "o", "jumps")),
-        *"thefoxj.,! ",
-        sign,
-        "é",
-        "日",
-        "\u2581\u2581",
-    ]
+    words = [f"{sign}{word}" for word in ("the", "fox", "o", "jumps", "", sign)]
+    words += "thefoxj.,! é日"
     tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<0x{byte:02X}>" for byte in range(256)), *words]
     tokenizer = Tokenizer(
         models.BPE({token: at for at, token in enumerate(dict.fromkeys(tokens))}, [], byte_fallback=True)
@@ -200,3 +194,20 @@ def test_it_does_what_vllm_does(kind: str, request: pytest.FixtureRequest) -> No
 
     compare()
     assert ended == {("stop", type(None)), ("stop", int), ("stop", str), ("length", type(None))}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["vocabulary", "pieces"])
+def test_a_token_on_its_own_has_the_text_that_vllm_gives_it(kind: str, request: pytest.FixtureRequest) -> None:
+    pytest.importorskip("vllm")
+    from vllm.tokenizers.detokenizer_utils import convert_ids_list_to_tokens
+
+    vocabulary: Vocabulary = request.getfixturevalue(kind)
+    tokenizer: Any = SimpleNamespace(
+        backend_tokenizer=vocabulary.tokenizer,
+        decode=vocabulary.decode,
+        convert_ids_to_tokens=lambda ids: [vocabulary.tokenizer.id_to_token(each) for each in ids],
+    )
+    ids = list(range(vocabulary.tokenizer.get_vocab_size()))
+    assert [vocabulary.text(each) for each in ids] == convert_ids_list_to_tokens(tokenizer, ids)
