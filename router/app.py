@@ -19,7 +19,7 @@ from router.background import Background
 from router.body import look
 from router.call import Call, Endpoint
 from router.config import DecodeNodeConfig, RouterConfig
-from router.errors import ApiError, BadRequest, NotFound, TooLarge, TooSlow
+from router.errors import ApiError, BrokenBody, NotFound, TooLarge, TooSlow
 from router.fleet import Fleet
 from router.gauges import Gauges
 from router.guard import OWNER, guard, owner_name
@@ -159,7 +159,7 @@ class _Front:
         except TimeoutError:
             raise TooSlow(f"the request did not arrive within {self.config.timeouts.receive:g} s") from None
         except web.RequestPayloadError as error:
-            raise BadRequest(f"The request body cannot be read: {error.__cause__ or error}") from None
+            raise BrokenBody(f"The request body cannot be read: {error.__cause__ or error}") from None
         except web.HTTPRequestEntityTooLarge:
             raise TooLarge(f"the request body is larger than {self.config.body_limit} bytes (body_limit)") from None
 

@@ -15,6 +15,7 @@ from speedtier.errors import SpeedtierError, UpstreamError
 __all__ = [
     "ApiError",
     "BadRequest",
+    "BrokenBody",
     "Busy",
     "NotConfigured",
     "NotFound",
@@ -69,6 +70,14 @@ class BadRequest(ApiError):
 
     status = 400
     kind = "BadRequestError"
+
+
+class BrokenBody(BadRequest):
+    """The request body is not what its headers say, so where the next request begins is not known."""
+
+    def headers(self) -> Mapping[str, str]:
+        """The connection ends with the reply."""
+        return {"connection": "close"}
 
 
 class Unauthorized(ApiError):
