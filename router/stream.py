@@ -60,6 +60,25 @@ class TokenStream:
         self._stall_s = timeouts.stall
         self._rest = b""
         self.done = False
+        # One timer for the whole stream, which looks whether a read is late, and not one for each token.
+        self._loop = asyncio.get_running_loop()
+        self._waiting: float | None = None
+        self._late = False
+        self._watch: asyncio.TimerHandle | None = self._loop.call_later(self._wait_s, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        due = (now if self._waiting is None else self._waiting) + self._wait_s
+        if due <= now:
+            self._late, self._watch = True, None
+            self._reply.close()  # ends the read that is late
+        else:
+            self._watch = self._loop.call_at(due, self._look)
+
+    def _unwatched(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     async def lines(self) -> list[Line]:
         """The next lines that are here, at least one; the last of them may be the ``done`` line.
@@ -68,21 +87,30 @@ class TokenStream:
             Busy, PeerBroken, PeerTimeout: the node says so, goes silent or hangs up.
         """
         while True:
+            self._waiting = self._loop.time()
             try:
-                async with asyncio.timeout(self._wait_s):
-                    chunk = await self._reply.content.readany()
-            except TimeoutError:
-                raise PeerTimeout(f"decode node {self._name} sent no token for {self._wait_s:g} s") from None
+                chunk = await self._reply.content.readany()
             except (aiohttp.ClientError, OSError) as error:
+                if self._late:
+                    text = f"decode node {self._name} sent no token for {self._wait_s:g} s"
+                    raise PeerTimeout(text) from None
                 raise PeerBroken(f"decode node {self._name} broke off: {error}") from error
+            finally:
+                self._waiting = None
             if not chunk:
                 raise PeerBroken(f"decode node {self._name} ended the stream before it was done")
-            self._wait_s = self._stall_s
+            self._heard()
             *whole, self._rest = (self._rest + chunk).split(b"\n")
             if len(self._rest) > LINE_LIMIT:
                 raise PeerBroken(f"decode node {self._name} sent a line of more than {LINE_LIMIT} bytes")
             if found := [self._decode(line) for line in whole if line.strip()]:
                 return found
+
+    def _heard(self) -> None:
+        if self._wait_s != self._stall_s:  # after the first token: the shorter patience, from now on
+            self._wait_s = self._stall_s
+            self._unwatched()
+            self._watch = self._loop.call_later(self._wait_s, self._look)
 
     def _decode(self, raw: bytes) -> Line:
         try:
@@ -91,7 +119,9 @@ class TokenStream:
             raise PeerBroken(f"decode node {self._name} sent a line that is no good: {error}") from error
         if line.error is not None:
             raise _fault(self._name, line.error)
-        self.done = self.done or line.done
+        if line.done:
+            self.done = True
+            self._unwatched()
         return line
 
     async def drain(self) -> None:
@@ -112,6 +142,7 @@ class TokenStream:
 
     def close(self) -> None:
         """Hang up; unless the stream was done, the node takes that as a cancel."""
+        self._unwatched()
         self._reply.close()
 
 
