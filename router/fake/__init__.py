@@ -6,7 +6,8 @@ engine. Each remembers what it was asked and who hung up.
 
 from router.fake.decode import FakeDecode
 from router.fake.native import FakeNative, Seen
+from router.fake.parser import FakeParser
 from router.fake.prefill import FakePrefill
 from router.fake.serving import serving
 
-__all__ = ["FakeDecode", "FakeNative", "FakePrefill", "Seen", "serving"]
+__all__ = ["FakeDecode", "FakeNative", "FakeParser", "FakePrefill", "Seen", "serving"]
