@@ -34,10 +34,12 @@ class Affinity:
     ) -> list[bytes]:
         """What a request is known by, the surest first: its session header, its ``prompt_cache_key``, its prompt's
         leading tokens, longest first."""
-        base = (salt or "").encode()
+        base = (salt or "").encode("utf-8", "surrogatepass")
         named = [headers[name] for name in self._headers if name in headers][:1]
         named += [cache_key] if isinstance(cache_key, str) and cache_key else []
-        return [_digest(base, b"name", each.encode()) for each in named] + _chain(base, prompt)[::-1]
+        return [_digest(base, b"name", each.encode("utf-8", "surrogatepass")) for each in named] + _chain(base, prompt)[
+            ::-1
+        ]
 
     def node(self, keys: Sequence[bytes]) -> str | None:
         """The node that served the surest key last."""

@@ -5,8 +5,6 @@ Invariant (R1): a value that is not executed and not neutral is found, whatever 
 
 from collections.abc import Mapping, Set
 
-import msgspec
-
 from router.body import Body
 from router.fields.rules import DECODED, EXECUTED, LOCAL, MOST_STOPS, NEUTRAL, PARSED, PARSED_NEUTRAL
 
@@ -24,10 +22,10 @@ def unable(body: Body, parsers: Set[str] = frozenset()) -> str | None:
 
     ``parsers``: those that the router has, of ``reasoning`` and ``tool``.
     """
-    for name, raw in (body.fields or {}).items():
+    for name in body.fields or ():
         if name in EXECUTED or PARSED.get(name) in parsers:
             continue
-        value = msgspec.json.decode(raw)
+        value = body.get(name)
         if value is not None and not among(value, {**NEUTRAL, **PARSED_NEUTRAL}.get(name, ())):
             return name
     prompt = body.get("prompt")

@@ -24,7 +24,7 @@ async def server() -> AsyncIterator[tuple[FakeNative, str]]:
 @pytest.mark.parametrize("rest", [b"zz\r\n", b"-1\r\n{}\r\n", b"2\r\n}}}}\r\n", b"ffffffffffffffffff\r\n"])
 async def test_a_chunk_that_breaks_later(open_stack: Open, server: tuple[FakeNative, str], path: str, rest) -> None:
     fake, url = server
-    stack = await open_stack(native=(url,), timeouts={"receive": 1.0})
+    stack = await open_stack(native=(url,), timeouts={"receive": 0.3})
     where = URL(stack.url)
     reader, writer = await asyncio.open_connection(where.host, where.port)
     writer.write(f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{{\n\r\n".encode())
