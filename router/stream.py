@@ -100,10 +100,10 @@ class TokenStream:
             if not chunk:
                 raise PeerBroken(f"decode node {self._name} ended the stream before it was done")
             self._heard()
-            *whole, self._rest = (self._rest + chunk).split(b"\n")
+            whole, end, self._rest = (self._rest + chunk).rpartition(b"\n")
             if len(self._rest) > LINE_LIMIT:
                 raise PeerBroken(f"decode node {self._name} sent a line of more than {LINE_LIMIT} bytes")
-            if found := [self._decode(line) for line in whole if line.strip()]:
+            if end and (found := self._decode(whole)):
                 return found
 
     def _heard(self) -> None:
@@ -112,17 +112,18 @@ class TokenStream:
             self._unwatched()
             self._watch = self._loop.call_later(self._wait_s, self._look)
 
-    def _decode(self, raw: bytes) -> Line:
+    def _decode(self, raw: bytes) -> list[Line]:
         try:
-            line = _LINE.decode(raw)
+            lines = _LINE.decode_lines(raw)
         except msgspec.MsgspecError as error:
             raise PeerBroken(f"decode node {self._name} sent a line that is no good: {error}") from error
-        if line.error is not None:
-            raise _fault(self._name, line.error)
-        if line.done:
-            self.done = True
-            self._unwatched()
-        return line
+        for line in lines:
+            if line.error is not None:
+                raise _fault(self._name, line.error)
+            if line.done:
+                self.done = True
+                self._unwatched()
+        return lines
 
     async def drain(self) -> None:
         """Read to the ``done`` line."""
