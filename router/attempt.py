@@ -5,6 +5,7 @@ been told to give it up, or did not answer that within the timeout.
 """
 
 import asyncio
+import time
 import uuid
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -27,7 +28,8 @@ class Owner(Protocol):
 
 
 class Attempt:
-    """A lease in use. ``handoff`` is the id that both legs carry."""
+    """A lease in use. ``handoff``: the id that both legs carry. ``answered``: when the decode leg was answered, for which
+    the node waits until it has the state (``time.monotonic``)."""
 
     def __init__(self, owner: Owner, lease: Lease, timeouts: Timeouts) -> None:
         self.handoff = uuid.uuid4().hex
@@ -40,6 +42,7 @@ class Attempt:
         self._natural = False
         self._opening: asyncio.Task[TokenStream] | None = None
         self._stream: TokenStream | None = None
+        self.answered: float | None = None
 
     async def keep(self, wait_s: float) -> None:
         """Have the node keep a slot, waiting in its queue. Raises: Busy, PeerBroken, PeerTimeout."""
@@ -60,6 +63,7 @@ class Attempt:
         if self._stream is None:
             assert self._opening is not None, "open comes first"
             self._stream = await self._opening
+            self.answered = time.monotonic()
         try:
             found = await self._stream.lines()
         except (PeerBroken, PeerTimeout) as error:

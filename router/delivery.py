@@ -84,6 +84,8 @@ class Delivery:
             with call.record.phase(phase):
                 deltas = self._deltas(await self._legs.lines())
             if deltas:
+                if phase == "handoff":
+                    call.record.handed(self._legs.answered)
                 delta, phase = deltas[-1], "decode"
                 call.record.tokens(sum(len(each.ids) for each in deltas))
                 await emit(deltas)

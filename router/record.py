@@ -80,6 +80,14 @@ class Record:
         """A context that times a phase, also when it fails; one phase may come in parts."""
         return _Phase(self.phases, name)
 
+    def handed(self, at: float | None) -> None:
+        """The first token of the decode node is here, and since ``at`` (``time.monotonic``) it had the state: what has
+        been timed as ``handoff`` from there on was its first step."""
+        if at is not None:
+            step = min(time.monotonic() - at, self.phases.get("handoff", 0.0))
+            self.phases["first_step"] = step
+            self.phases["handoff"] = self.phases.get("handoff", 0.0) - step
+
     def leave(self, why: str) -> None:
         """The connection to the client broke before the reply was complete."""
         self.status, self.error = CLIENT_GONE, self.error or why

@@ -87,6 +87,11 @@ class Transaction:
         return self._record.node
 
     @property
+    def answered(self) -> float | None:
+        """See ``Attempt.answered``."""
+        return self._attempt.answered if self._attempt is not None else None
+
+    @property
     def fingerprint(self) -> str:
         """Of the decode node."""
         return self._attempt.node.fingerprint if self._attempt is not None else ""

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
 from prometheus_client import parser
 
 from router.fake import FakeDecode, FakePrefill
-from router.record import trace_id
+from router.record import Record, trace_id
 from tests.router.stack import CHAT, Open, Stack
 
 pytestmark = pytest.mark.contract("R10")
@@ -51,7 +52,7 @@ async def test_what_the_speed_tier_did_can_be_read(open_stack: Open) -> None:
     assert value(seen, "requests_total", traffic_class="speed", endpoint=CHAT, status="200") == 2
     assert value(seen, "fallbacks_total", traffic_class="speed", reason="capability", field="n") == 1
     assert value(seen, "tokens_total", traffic_class="speed", kind="completion") == 4
-    for phase in ("render", "queue", "prefill", "handoff"):
+    for phase in ("render", "queue", "prefill", "handoff", "first_step", "decode"):
         assert value(seen, "phase_seconds_count", traffic_class="speed", phase=phase) == 1, phase
     assert value(seen, "first_token_seconds_count", traffic_class="speed") == 2
     assert value(seen, "tokens_per_second_count", traffic_class="speed") == 1
@@ -60,6 +61,16 @@ async def test_what_the_speed_tier_did_can_be_read(open_stack: Open) -> None:
     assert value(seen, "slots", node=node) == 1 and value(seen, "slots_in_use", node=node) == 0
     assert value(seen, "server_up", kind="decode", server=node) == 1
     assert value(seen, "server_up", kind="native", server=name_of(seen, "native")) == 1
+
+
+def test_the_handoff_and_the_first_step_are_told_apart() -> None:
+    record = Record("/")
+    record.phases["handoff"] = 5.0
+    record.handed(time.monotonic() - 2.0)
+    assert record.phases["first_step"] >= 2.0 and sum(record.phases.values()) == pytest.approx(5.0)
+    record.handed(time.monotonic() - 100.0)  # no more than there was
+    assert record.phases["handoff"] == 0.0
+    record.handed(None)  # another server went on, which has no handoff
 
 
 async def test_a_queue_and_what_it_refuses_are_seen(open_stack: Open) -> None:
@@ -107,7 +118,15 @@ async def test_the_log_line_has_the_trace_and_the_phases(open_stack: Open, caplo
         assert reply.status == 200
     (line,) = [json.loads(each.message) for each in caplog.records if each.name == "router.access"]
     assert line["trace_id"] == trace and line["class_from"] == "header"
-    assert {"render_ms", "queue_ms", "prefill_ms", "handoff_ms", "first_token_ms", "tokens_per_s"} <= line.keys()
+    assert {
+        "render_ms",
+        "queue_ms",
+        "prefill_ms",
+        "handoff_ms",
+        "first_step_ms",
+        "first_token_ms",
+        "tokens_per_s",
+    } <= line.keys()
     # It exports no spans, so it is no parent of any: W3C's rule for who passes a trace on is to leave it as it is.
     sent = [seen["traceparent"] for seen in (*stack.prefill.headers, *stack.decode.headers) if "traceparent" in seen]
     assert sent and set(sent) == {headers["traceparent"]}
