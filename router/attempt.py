@@ -28,8 +28,8 @@ class Owner(Protocol):
 
 
 class Attempt:
-    """A lease in use. ``handoff``: the id that both legs carry. ``answered``: when the decode leg was answered, for which
-    the node waits until it has the state (``time.monotonic``)."""
+    """A lease in use. ``handoff``: the id that both legs carry. ``answered``: when the decode leg was answered
+    (``time.monotonic``), for which the node waits until it has the state."""
 
     def __init__(self, owner: Owner, lease: Lease, timeouts: Timeouts) -> None:
         self.handoff = uuid.uuid4().hex
