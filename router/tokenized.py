@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from router.body import Body
-from router.errors import Unable
+from router.errors import BadRequest, Unable
 from router.fields import DECODED
 from router.rendered import Rendered
 
@@ -79,7 +79,10 @@ def read(path: str, body: Body) -> Unresolved:
     Raises:
         Unable: one is none that can be rendered here.
     """
-    fields = {name: body.get(name) for name in body.fields or {}}
+    try:
+        fields = {name: body.get(name) for name in body.fields or {}}
+    except BadRequest as error:  # such as bytes that are no UTF-8
+        raise Unable(error.param or "body") from error
     found = Unresolved({name: value for name, value in fields.items() if value is not None}, "chat" in path)
     logprobs = _flag if found.chat else _whole
     for name, value in found.fields.items():
