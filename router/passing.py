@@ -63,9 +63,8 @@ class Passing:
             body = look(raw)
             if endpoint.generates:
                 self._choose(request, body, endpoint, record)
-            if body.fields is not None:
-                body = self._classes.prepared(body, request.get(OWNER))
-                raw = body.raw
+            body = self._classes.prepared(body, request.get(OWNER))
+            raw = body.raw
         # A new response is kept nowhere yet, unless it goes on from one that is.
         search = endpoint.kept and (body is None or body.get("previous_response_id") is not None)
         return await self.native.relay(request, raw, told(record), record, body=body, search=search)

@@ -88,9 +88,10 @@ async def test_a_salt_that_vllm_refuses_is_refused(open_stack: Open, wrong: obje
 
 async def test_a_body_that_hides_its_salt_is_refused(open_stack: Open) -> None:
     stack = await open_stack(api_keys=API_KEYS)
-    for raw in (b'{"x": NaN}', '{"a": 1}'.encode("utf-16"), b"[1]"):
-        async with stack.session.post(stack.url + CHAT, data=raw, headers=bearing("alice")) as reply:
-            assert reply.status == 400
+    for path in (CHAT, "/v1/messages"):
+        for raw in (b'{"x": NaN}', '{"a": 1}'.encode("utf-16"), b"[1]"):
+            async with stack.session.post(stack.url + path, data=raw, headers=bearing("alice")) as reply:
+                assert reply.status == 400
 
 
 def test_the_parts_of_a_salt_cannot_be_shifted_into_each_other() -> None:
