@@ -14,7 +14,7 @@ from tests.router.stack import CHAT, COMPLETIONS
 pytestmark = [pytest.mark.contract("R1"), pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 DOCS = Path(__file__).parents[2] / "docs" / "fields.md"
 # Fields whose cases are elsewhere: those of the parsers in `parsed`, of logprobs in `_logprobs`.
-ELSEWHERE = {"tools", "top_logprobs"}
+ELSEWHERE = {"tools", "top_logprobs", "logprob_token_ids"}
 # What vLLM itself refuses on the tests' server, so that there is no reply to compare.
 WITHOUT_A_REPLY = {
     "kv_transfer_params",  # the router refuses it (tests/router/test_body.py)
@@ -24,9 +24,8 @@ WITHOUT_A_REPLY = {
     "chat_template",  # needs --trust-request-chat-template
     "add_generation_prompt",  # in cases of their own
     "continue_final_message",
-    "logprob_token_ids",
-    "thinking_token_budget",
-    "watermarking",
+    "thinking_token_budget",  # needs a reasoning configuration
+    "watermarking",  # needs a server that marks
 }
 
 

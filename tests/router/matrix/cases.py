@@ -105,7 +105,6 @@ FIELDS: list[tuple[tuple[str, ...], str, Any, str | None]] = [
     ((COMPLETIONS,), "prompt", [40, 41, 200, 201, 177], None),
     ((COMPLETIONS,), "prompt", ["a", "b"], "prompt"),
     (BOTH, "n", 1, None),
-    (BOTH, "n", 2, "n"),
     (BOTH, "frequency_penalty", 0.5, "frequency_penalty"),
     (BOTH, "presence_penalty", -0.5, "presence_penalty"),
     (BOTH, "presence_penalty", 0, None),
@@ -150,6 +149,7 @@ REFUSED: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (BOTH, {"min_p": 2}),
     (BOTH, {"seed": 2**70}),
     (BOTH, {"n": 0}),
+    (BOTH, {"n": 2}),  # greedy
     (BOTH, {"stop": [""]}),
     (BOTH, {"stop": 5}),
     (BOTH, {"stop_token_ids": [99999]}),
@@ -166,7 +166,6 @@ REFUSED: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (BOTH, {"repetition_penalty": 0}),
     (BOTH, {"logit_bias": {"99999": 1}}),
     (BOTH, {"allowed_token_ids": []}),
-    (BOTH, {"bad_words": [""]}),
     (BOTH, {"prompt_logprobs": -3}),
     (BOTH, {"response_format": {"type": "json_schema"}}),
     (BOTH, {"structured_outputs": {"regex": "a", "json": {}}}),
@@ -177,6 +176,7 @@ REFUSED: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     ((CHAT,), {"messages": [{"role": "user", "content": "word " * 900}]}),
     ((CHAT,), {"top_logprobs": 3}),
     ((CHAT,), {"logprobs": True, "top_logprobs": 99}),
+    ((CHAT,), {"logprobs": True, "top_logprobs": -1}),
     ((CHAT,), {"logprobs": True, "top_logprobs": "a"}),
     ((CHAT,), {"tools": []}),
     ((CHAT,), {"tools": TOOLS}),
@@ -190,6 +190,7 @@ REFUSED: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     ((COMPLETIONS,), {"prompt": [1, 2, 99999]}),
     ((COMPLETIONS,), {"prompt": [-1]}),
     ((COMPLETIONS,), {"prompt": [50] * LENGTH}),
+    ((COMPLETIONS,), {"logprobs": -1}),
     ((COMPLETIONS,), {"logprobs": -2}),
     ((COMPLETIONS,), {"logprobs": 99}),
     ((COMPLETIONS,), {"suffix": 7}),
@@ -205,6 +206,7 @@ def replies(model: Model) -> Iterator[Case]:
                 yield Case(path, {**base, **way, **asked})
         yield from _logprobs(path, base)
         yield from _bytes(path, base)
+        yield Case(path, {**base, "n": 2, "temperature": 0.7, "seed": 5}, "n")
     for paths, field, value, fallback in FIELDS:
         for path in paths:
             yield Case(path, {**BASES[path], field: value}, fallback)
@@ -229,8 +231,7 @@ def _logprobs(path: str, base: dict[str, Any]) -> Iterator[Case]:
         yield Case(path, {**base, **way, **asked, "return_tokens_as_token_ids": True, "return_token_ids": True})
         yield Case(path, {**base, **way, **asked, "stop": ["e"], "max_tokens": 30})
         yield Case(path, {**base, **way, **asked, "max_tokens": 1})
-    everything = {"logprobs": True, "top_logprobs": -1} if path == CHAT else {"logprobs": -1}
-    yield Case(path, {**base, **everything, "max_tokens": 2}, "logprobs")
+    yield Case(path, {**base, **asked, "logprob_token_ids": [40, 41]}, "logprob_token_ids")
 
 
 def _bytes(path: str, base: dict[str, Any]) -> Iterator[Case]:
