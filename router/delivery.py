@@ -4,6 +4,7 @@ Invariant (R3): the first token goes to the client before anything is awaited fr
 first byte an error is an event in the stream, and no chunk has a finish reason that neither leg gave.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
@@ -53,7 +54,7 @@ class Delivery:
             if outlet.reply is None:
                 raise
             # As vLLM does it: the error object as an event, then the end mark.
-            self._call.record.error = error.message
+            self._call.record.fail(error)
             await outlet.write(b"data: " + error.body() + b"\n\ndata: [DONE]\n\n")
         assert outlet.reply is not None, "a reply has at least one chunk"
         return outlet.reply
@@ -79,20 +80,28 @@ class Delivery:
             self._legs.follow()
         call.record.tokens(1)
         await emit([delta])
-        phase = "handoff"  # from the first token to the first that the decode node adds
-        while delta.finish_reason is None:
-            with call.record.phase(phase):
-                deltas = self._deltas(await self._legs.lines())
-            if deltas:
-                if phase == "handoff":
-                    call.record.handed(self._legs.answered)
-                delta, phase = deltas[-1], "decode"
-                call.record.tokens(sum(len(each.ids) for each in deltas))
-                await emit(deltas)
+        if delta.finish_reason is None:
+            # A task of its own: each token then wakes a few frames, and not those of the whole server below.
+            delta = await asyncio.create_task(self._follow(emit))
         call.record.finish_reason = delta.finish_reason
         if not transcript.by_text:
             self._legs.natural()
         return delta
+
+    async def _follow(self, emit: Emit) -> Delta:
+        record, legs, phase = self._call.record, self._legs, "handoff"
+        while True:
+            with record.phase(phase):
+                deltas = self._deltas(await legs.lines())
+            if not deltas:
+                continue
+            if phase == "handoff":  # from the first token to the first that the decode node adds
+                record.handed(legs.answered)
+                phase = "decode"
+            record.tokens(sum([len(each.ids) for each in deltas]))
+            await emit(deltas)
+            if deltas[-1].finish_reason is not None:
+                return deltas[-1]
 
     def _deltas(self, lines: Sequence[Line]) -> list[Delta]:
         deltas: list[Delta] = []

@@ -66,7 +66,7 @@ async def _copy(
             await send(request, reply, chunk, timeouts.client)
             last = chunk
             continue
-        record.error = error.message
+        record.fail(error)
         if record.stream and (not last or last.endswith(b"\n\n")):
             await send(request, reply, b"data: " + error.body() + b"\n\ndata: [DONE]\n\n", timeouts.client)
             return
