@@ -89,19 +89,22 @@ class Delivery:
         return delta
 
     async def _follow(self, emit: Emit) -> Delta:
-        record, legs, phase = self._call.record, self._legs, "handoff"
+        record = self._call.record
+        with record.phase("handoff"):  # from the first token to the first that the decode node adds
+            deltas = await self._some()
+        record.handed(self._legs.answered)
+        with record.phase("decode"):
+            while True:
+                record.tokens(sum([len(each.ids) for each in deltas]))
+                await emit(deltas)
+                if deltas[-1].finish_reason is not None:
+                    return deltas[-1]
+                deltas = await self._some()
+
+    async def _some(self) -> list[Delta]:
         while True:
-            with record.phase(phase):
-                deltas = self._deltas(await legs.lines())
-            if not deltas:
-                continue
-            if phase == "handoff":  # from the first token to the first that the decode node adds
-                record.handed(legs.answered)
-                phase = "decode"
-            record.tokens(sum([len(each.ids) for each in deltas]))
-            await emit(deltas)
-            if deltas[-1].finish_reason is not None:
-                return deltas[-1]
+            if deltas := self._deltas(await self._legs.lines()):
+                return deltas
 
     def _deltas(self, lines: Sequence[Line]) -> list[Delta]:
         deltas: list[Delta] = []

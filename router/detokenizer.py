@@ -64,6 +64,9 @@ class Detokenizer:
     def take(self, *, finished: bool) -> str:
         """Text that may go out now: all of it when ``finished``, else without what could "
         "begin a stop string."""
+        if not self._longest:  # no match can begin in what has been said
+            text, self._tail = self._tail, ""
+            return text
         held = 0 if finished or self._keep_stop else self._longest
         end = max(len(self._tail) - held, self._sent)
         text = self._tail[self._sent : end]
