@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,9 +101,12 @@ def test_the_parts_of_a_salt_cannot_be_shifted_into_each_other() -> None:
     assert salt(None, None) is None
 
 
-async def test_no_key_is_told_anywhere(open_stack: Open, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_key_is_told_anywhere(open_stack: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    stack = await open_stack(api_keys=API_KEYS)
+    admin, upstream = tmp_path / "admin", tmp_path / "upstream"
+    admin.write_text("admin-secret-of-some-length")
+    upstream.write_text("upstream-secret")
+    stack = await open_stack(api_keys=API_KEYS, admin_key_file=str(admin), upstream_key_file=str(upstream))
     said = []
     for name in KEYS:
         for more in ({}, {"x-traffic-class": "speed"}, {"x-traffic-class": "nope"}):
@@ -114,6 +118,11 @@ async def test_no_key_is_told_anywhere(open_stack: Open, caplog: pytest.LogCaptu
     for path in ("/metrics", "/ready", "/health", "/", "/status.json", "/v1/models"):
         async with stack.session.get(stack.url + path, headers=bearing("alice")) as reply:
             said += [await reply.text(), str(reply.headers)]
+    for headers in (bearing("alice"), {"authorization": "Bearer admin-secret-of-some-length"}):
+        for path in ("/status.json", "/admin/nodes", "/openapi.json"):
+            async with stack.session.get(stack.url + path, headers=headers) as reply:
+                said += [await reply.text(), str(reply.headers)]
+    assert any('"in_flight"' in text for text in said), "one of them was the operator's"
     said += [each.getMessage() for each in caplog.records] + [repr(each.__dict__) for each in caplog.records]
     # Neither keys nor the digests that the configuration holds, nor tenants.
     for secret in (*KEYS.values(), "secret", *(each.sha256 for each in API_KEYS)):
