@@ -93,7 +93,7 @@ async def opener(model_dir: Path) -> AsyncIterator[Open]:
                 "timeouts": Timeouts(**{"shutdown": 0.2, **(timeouts or {})}),
             }
             url = await exits.enter_async_context(running(RouterConfig(**{**given, **settings})))
-            session = await exits.enter_async_context(aiohttp.ClientSession())
+            session = await exits.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
             return Stack(url, session, server, nodes)
 
         yield open_stack
