@@ -1,6 +1,7 @@
-"""H5, H6, H13 on the real stack: whatever becomes of a decode node, each request ends in time, and vLLM goes on.
+"""H5, H6, H13, R6 on the real stack: whatever becomes of a decode node, every reply is whole and right.
 
-The node is stopped, killed and started again on its ports while requests of both classes run through the router.
+The node is stopped, killed and started again on its ports while requests of both classes run through the router; what
+it had begun goes on in the native pool.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ from router import DecodeNodeConfig, RouterConfig, running
 from tests.e2e.serving import QUIET, Client, prompts
 
 COUNT = 30 if "SPEEDTIER_SOAK_S" in os.environ else 3
-NAME, REPLY, LIMIT_S = "tiny-gqa", 24, 6.0
+NAME, REPLY, LIMIT_S = "tiny-gqa", 120, 6.0
+KNOWN = 12 if COUNT > 3 else 5
 TIMEOUTS = {"connect": 1.0, "prefill": 5.0, "handoff": 3.0, "stall": 2.0}
 GRACE_S = 10.0
 
@@ -58,12 +60,23 @@ class Node:
 
 
 async def asked(router: Client, prompt: list[int], tier: str) -> tuple[int, Any, float]:
-    """Status, token ids or error, seconds."""
-    body = {"model": NAME, "prompt": prompt, "temperature": 0, "ignore_eos": True, "max_tokens": REPLY}
-    begun = time.monotonic()
-    status, reply, _ = await router.post("/v1/completions", {**body, "return_token_ids": True}, tier)
-    said = reply["choices"][0]["token_ids"] if status == 200 else reply["error"]
-    return status, said, time.monotonic() - begun
+    """Status, the token ids of a stream or its error, seconds."""
+    body = {"model": NAME, "prompt": prompt, "temperature": 0, "ignore_eos": True, "max_tokens": REPLY, "stream": True}
+    begun, ids, error = time.monotonic(), [], None
+    headers = {"x-traffic-class": tier}
+    async with router.http.post(
+        f"{router.url}/v1/completions", json={**body, "return_token_ids": True}, headers=headers
+    ) as reply:
+        status = reply.status
+        if status != 200:
+            return status, (await reply.json())["error"], time.monotonic() - begun
+        for event in (await reply.text()).split("\n\n"):
+            data = event.removeprefix("data: ")
+            if data and data != "[DONE]":
+                said = msgspec.json.decode(data)
+                error = said.get("error", error)
+                ids += [token for choice in said.get("choices", []) for token in choice["token_ids"] or []]
+    return status, error or ids, time.monotonic() - begun
 
 
 def parts(directory: Path) -> tuple[Deployment, Part, list[Part]]:
@@ -97,13 +110,13 @@ def parts(directory: Path) -> tuple[Deployment, Part, list[Part]]:
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-async def test_a_decode_node_that_dies_costs_only_its_own_requests(tmp_path: Path) -> None:
+async def test_a_decode_node_that_dies_costs_nobody_a_token(tmp_path: Path) -> None:
     import aiohttp
 
     plan, decode, others = parts(tmp_path)
-    rng, texts = random.Random(8), prompts(12, 1000, 9)
+    rng, texts = random.Random(8), prompts(12, 1000, 9)[-KNOWN:]
     node = Node(decode, tmp_path / "node", {})
-    ends = {200: 0, 502: 0, 504: 0}
+    marked = 0
     async with (
         Stack(tmp_path, QUIET) as others_running,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as http,
@@ -115,9 +128,9 @@ async def test_a_decode_node_that_dies_costs_only_its_own_requests(tmp_path: Pat
             solo = [(await asked(router, one, "native"))[1] for one in texts]
             for number in range(COUNT):
                 how = ("stop", "kill", "restart")[number % 3]
-                at_once = [rng.randrange(12) for _ in range(3)]
+                at_once = [rng.randrange(KNOWN) for _ in range(3)]
                 calls = [asked(router, texts[one], tier) for one in at_once for tier in ("speed", "native")]
-                delay = rng.choice((0.0, 0.01, 0.05))
+                delay = rng.uniform(0, 0.15)
 
                 async def later(delay: float = delay, how: str = how) -> None:
                     await asyncio.sleep(delay)
@@ -127,27 +140,24 @@ async def test_a_decode_node_that_dies_costs_only_its_own_requests(tmp_path: Pat
                 for index, (status, said, took) in enumerate(replies):
                     where = f"number {number} ({how}), reply {index}: {status} {said} after {took:.1f} s"
                     assert took < sum(TIMEOUTS.values()) + GRACE_S, where
-                    if index % 2 or status == 200:
-                        assert status == 200 and said == solo[at_once[index // 2]], where
-                    else:
-                        assert status in (502, 504) and said["message"], where
-                    ends[status] += 1
+                    assert status == 200 and said == solo[at_once[index // 2]], where
+                marked += len(at_once)
                 await works_again(router, texts[0], solo[0])
-            await unreachable_control_port(plan, http, texts[0])
+            await unreachable_control_port(plan, http, texts[0], solo[0])
             await no_block_is_held(vllm)
         finally:
             await node.stack.close()
-    print(f"\n{COUNT} times the decode node was stopped, killed or started again: replies by status {ends}")
+    print(f"\n{COUNT} times the decode node was stopped, killed or started again: {marked} of {marked} streams right")
 
 
-async def unreachable_control_port(plan: Deployment, http: Any, prompt: list[int]) -> None:
-    """Nothing ever reaches the decode node, so only it can know that it waits in vain."""
+async def unreachable_control_port(plan: Deployment, http: Any, prompt: list[int], solo: list[int]) -> None:
+    """Nothing ever reaches the decode node, so only it can know that it waits in vain; then the reply goes on."""
     nodes = (DecodeNodeConfig(url=plan.decode_url, ctrl_port=9),)
     urls = (plan.vllm_url,)
     config = RouterConfig(port=0, prefill=urls, native=urls, decode=nodes, tokenizer=str(plan.model))
     async with running(config) as url:
         status, said, took = await asked(Client(http, url), prompt, "speed")
-    assert status == 502 and "never offered" in said["message"], said
+    assert status == 200 and said == solo, said
     assert took < config.timeouts.handoff / 2
 
 
