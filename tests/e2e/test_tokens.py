@@ -1,5 +1,6 @@
 """The promise: at float32 the speed tier's tokens are vLLM's own, and general traffic does not notice us."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from deploy.up import UpConfig
 from persistent_engine.models import read_facts
 from tests.e2e.serving import Client, limited, plain_vllm, prompts, stack
 
-COUNT = 200
+COUNT = 200 if "SPEEDTIER_SOAK_S" in os.environ else 60
 TOKENS = 64
 
 
@@ -29,11 +30,12 @@ def _ids(reply: dict[str, Any]) -> list[int]:
 
 @pytest.mark.contract("H1", "H2")
 @pytest.mark.vllm
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["tiny-gqa", "tiny-mla"])
 async def test_speed_tier_equals_native_while_both_are_served(name: str, tmp_path: Path) -> None:
-    """200 marked and 200 general requests in the same batches; a vLLM without the connector is the judge."""
+    """Marked and general requests, 200 of each in the soak, in the same batches; a vLLM without the connector is the judge."""
     vocabulary = read_facts(ensure(name)).vocabulary
     part, plain_url = plain_vllm(ensure(name), name, "float32")
     marked, general = prompts(COUNT, vocabulary, 1), prompts(COUNT, vocabulary, 2)
