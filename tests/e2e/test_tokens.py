@@ -35,7 +35,7 @@ def _ids(reply: dict[str, Any]) -> list[int]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["tiny-gqa", "tiny-mla"])
 async def test_speed_tier_equals_native_while_both_are_served(name: str, tmp_path: Path) -> None:
-    """Marked and general requests, 200 of each in the soak, in the same batches; a vLLM without the connector is the judge."""
+    """Marked and general requests (200 of each in the soak) in the same batches; a vLLM without us is the judge."""
     vocabulary = read_facts(ensure(name)).vocabulary
     part, plain_url = plain_vllm(ensure(name), name, "float32")
     marked, general = prompts(COUNT, vocabulary, 1), prompts(COUNT, vocabulary, 2)
