@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from router.config import DecodeNodeConfig, Timeouts
 from router.errors import Busy, PeerBroken
 from router.fake import FakeDecode
-from router.gate import Gate, Queue
+from router.gate import Gate, Lease, Queue
 from router.node import Capabilities, Node
 from tests.router.stack import Open, until
 
@@ -84,9 +84,8 @@ async def test_a_slot_handed_to_a_waiter_that_leaves_goes_to_the_next() -> None:
     (await asyncio.wait_for(stayer, 1)).release()
 
 
-async def test_classes_share_by_weight_and_none_starves() -> None:
-    gate = Gate(nodes(1), [Queue("heavy", 100, 5, 3.0), Queue("light", 100, 5, 1.0)])
-    held = await gate.acquire("heavy", any_node)
+async def served_order(gate: Gate, held: Lease, names: list[str]) -> list[str]:
+    """Callers of these classes wait for the lease that is held; the order in which they are served."""
     served: list[str] = []
 
     async def wait(name: str) -> None:
@@ -95,10 +94,17 @@ async def test_classes_share_by_weight_and_none_starves() -> None:
         await asyncio.sleep(0)
         lease.release()
 
-    waiting = [asyncio.create_task(wait(name)) for name in ["light"] * 40 + ["heavy"] * 40]
-    await until(lambda: gate.waiting == 80)
+    waiting = [asyncio.create_task(wait(name)) for name in names]
+    await until(lambda: gate.waiting == len(names))
     held.release()
     await asyncio.gather(*waiting)
+    return served
+
+
+async def test_classes_share_by_weight_and_none_starves() -> None:
+    gate = Gate(nodes(1), [Queue("heavy", 100, 5, 3.0), Queue("light", 100, 5, 1.0)])
+    held = await gate.acquire("heavy", any_node)
+    served = await served_order(gate, held, ["light"] * 40 + ["heavy"] * 40)
     for start in range(0, 48, 4):
         assert served[start : start + 4].count("light") == 1, served
     assert served[-20:] == ["light"] * 20, "a class that waits alone gets everything"
@@ -113,18 +119,7 @@ async def test_a_class_that_comes_late_has_saved_up_nothing() -> None:
         held.release()
         (await late).release()
     held = await gate.acquire("a", any_node)
-    served: list[str] = []
-
-    async def wait(name: str) -> None:
-        lease = await gate.acquire(name, any_node)
-        served.append(name)
-        await asyncio.sleep(0)
-        lease.release()
-
-    waiting = [asyncio.create_task(wait(name)) for name in ["b"] * 10 + ["a"] * 10]
-    await until(lambda: gate.waiting == 20)
-    held.release()
-    await asyncio.gather(*waiting)
+    served = await served_order(gate, held, ["b"] * 10 + ["a"] * 10)
     assert all(served[start : start + 2] in (["a", "b"], ["b", "a"]) for start in range(0, 20, 2)), served
 
 
