@@ -22,6 +22,7 @@ WITHOUT_A_REPLY = {
     "prompt_embeds",  # needs --enable-prompt-embeds
     "suffix",
     "chat_template",  # needs --trust-request-chat-template
+    "media_io_kwargs",  # needs a server that trusts its clients
     "add_generation_prompt",  # in cases of their own
     "continue_final_message",
     "thinking_token_budget",  # needs a reasoning configuration

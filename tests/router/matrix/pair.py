@@ -52,6 +52,18 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def difference(one: Any, other: Any, where: str = "") -> str:
+    """Where two values that are not the same part first."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return next(
+            difference(one[name], other[name], f"{where}.{name}") for name in one if not same(one[name], other[name])
+        )
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return next(difference(*pair, f"{where}[{at}]") for at, pair in pairs if not same(*pair))
+    return f"{where}: {str(one)[:300]} is not {str(other)[:300]}"
+
+
 def plain(text: str, events: bool) -> Any:
     if not events:
         return masked(json.loads(text))
