@@ -84,8 +84,8 @@ async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pairs
 async def differing(pair: Pair, cases: Sequence[Case], at_once: int) -> str:
     """Cases of which the router's answer is another than vLLM's, or falls back for another reason, a line each.
 
-    Those with logprobs run alone: where one request of a batch names `logprob_token_ids`, vLLM's sampler gives the whole
-    batch those, padded with token 0 (vllm/v1/sample/sampler.py, `forward`).
+    Those with logprobs run alone: where one request of a batch names `logprob_token_ids`, vLLM's sampler gives all of
+    it those, padded with token 0 (vllm/v1/sample/sampler.py, `forward`).
     """
     alone = [case for case in cases if case.body.get("logprobs") is not None]
     rest = [case for case in cases if case.body.get("logprobs") is None]
