@@ -108,7 +108,7 @@ class Transaction:
             first = await self._prefilled(self._rendered, self._ask)
         except (PeerBroken, PeerTimeout) as error:
             await self._given_up()
-            _LOG.info("request %s is tried again: %s", self._rendered.request_id, error.message)
+            _LOG.warning("request %s is tried again: %s", self._rendered.request_id, error.message)
             self._record.retries += 1
             try:
                 first = await self._prefilled(self._rendered, self._avoiding(self._ask))
@@ -208,7 +208,7 @@ class Transaction:
         while self._repairs < MOST_REPAIRS and self._silences < 2:  # the client has waited for two timeouts then
             self._repairs += 1
             self._record.repairs += 1
-            _LOG.info(
+            _LOG.warning(
                 "request %s goes on elsewhere after %d tokens: %s",
                 self._rendered.request_id,
                 len(self._ids),
@@ -217,7 +217,7 @@ class Transaction:
             try:
                 return await self._elsewhere()
             except ApiError as failure:
-                _LOG.info("request %s could not go on there: %s", self._rendered.request_id, failure.message)
+                _LOG.warning("request %s could not go on there: %s", self._rendered.request_id, failure.message)
                 await self._given_up()
         raise error
 

@@ -21,6 +21,8 @@ from tests.e2e.serving import Client, stack
 
 MODEL = "tiny-gqa"
 LIMIT = 256
+# Errors are told where no other pool may serve the request.
+CLASSES = [{"name": "speed", "pool": "speed", "fallback": "none"}, {"name": "native", "pool": "native"}]
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 Parts = dict[str, Any]
@@ -41,14 +43,18 @@ def _other_weights(directory: Path) -> Path:
 async def parts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Parts]:
     """The stack; a second decode node with other weights; a router over it, and one over a node that is down."""
     directory = tmp_path_factory.mktemp("stack")
-    config = UpConfig(model=MODEL, decode={"max_tokens": LIMIT}, router={"queue_wait_s": 5})
+    config = UpConfig(model=MODEL, decode={"max_tokens": LIMIT}, router={"queue_wait_s": 5, "classes": CLASSES})
     async with stack(directory, config) as (plan, client, running):
-        wrong_port, wrong_router, down_port, down_router, twin_router = free_ports(5)
-        settings = {"prefill": [plan.vllm_url], "native": [plan.vllm_url], "tokenizer": str(plan.model)}
+        wrong_port, wrong_router, down_port, down_router, twin_router, lenient_router = free_ports(6)
+        urls = [plan.vllm_url]
+        settings = {"prefill": urls, "native": urls, "tokenizer": str(plan.model), "classes": CLASSES}
         wrong = {"model": str(_other_weights(directory / "other")), "port": wrong_port, "dtype": "float32"}
         over_wrong = {"port": wrong_router, "decode": [{"url": f"http://127.0.0.1:{wrong_port}"}], **settings}
         over_down = {"port": down_router, "decode": [{"url": f"http://127.0.0.1:{down_port}"}], **settings}
         await running.start([decode_part(directory / "wrong", wrong, {}), router_part(directory / "w", over_wrong, {})])
+        lenient = {**over_wrong, "port": lenient_router}
+        del lenient["classes"]
+        await running.start([router_part(directory / "l", lenient, {})])
         twin = {"port": twin_router, "decode": [{"url": plan.decode_url}], **settings}
         await running.start([router_part(directory / "d", over_down, {}), router_part(directory / "t", twin, {})])
         yield {
@@ -56,6 +62,7 @@ async def parts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Parts
             "decode": Client(client.http, plan.decode_url),
             "wrong": Client(client.http, f"http://127.0.0.1:{wrong_router}"),
             "down": Client(client.http, f"http://127.0.0.1:{down_router}"),
+            "lenient": Client(client.http, f"http://127.0.0.1:{lenient_router}"),
             "twin": Client(client.http, f"http://127.0.0.1:{twin_router}"),
         }
 
@@ -126,6 +133,12 @@ async def test_other_weights_are_refused_by_name(parts: Parts) -> None:
     assert "fingerprint" in reply["error"]["message"]
     assert "weights" in reply["error"]["message"]
     await _works(parts["router"])
+
+
+async def test_other_weights_cost_nobody_a_reply_where_the_class_falls_back(parts: Parts) -> None:
+    expected = await parts["router"].complete(MODEL, [20, 30, 40], "native", max_tokens=12)
+    status, reply, _ = await parts["lenient"].post("/v1/completions", _body(max_tokens=12, ignore_eos=True), "speed")
+    assert status == 200 and reply["choices"][0]["text"] == expected["choices"][0]["text"]
 
 
 async def test_a_decode_node_that_is_down(parts: Parts) -> None:
