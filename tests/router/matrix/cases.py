@@ -67,7 +67,6 @@ ASKED: list[dict[str, Any]] = [
 BOTH = (CHAT, COMPLETIONS)
 FIELDS: list[tuple[tuple[str, ...], str, Any, str | None]] = [
     (BOTH, "model", None, None),
-    (BOTH, "temperature", None, None),
     (BOTH, "seed", 3, None),
     (BOTH, "top_k", 5, None),
     (BOTH, "top_p", 0.9, None),
@@ -206,6 +205,7 @@ def replies(model: Model) -> Iterator[Case]:
                 yield Case(path, {**base, **way, **asked})
         yield from _logprobs(path, base)
         yield from _bytes(path, base)
+        yield Case(path, {**base, "temperature": None, "top_k": 1})
         yield Case(path, {**base, "n": 2, "temperature": 0.7, "seed": 5}, "n")
     for paths, field, value, fallback in FIELDS:
         for path in paths:
