@@ -17,6 +17,7 @@ from deploy.up.vllm import KV_TRANSFER
 from tests.e2e.serving import Client
 
 NIXL = importlib.util.find_spec("nixl") is not None
+LEASE_S = 12
 MARK: dict[str, Any] = {"do_remote_decode": True, "do_remote_prefill": False}
 MARK |= dict.fromkeys(("remote_engine_id", "remote_block_ids", "remote_host", "remote_port"))
 
@@ -58,7 +59,8 @@ class Pools:
             "host": "127.0.0.1",
             "port": port,
             "prefill": [self.prefill_url],
-            "native": [self.prefill_url],
+            "native": [] if NIXL else [self.prefill_url],
+            "native_pairs": [{"prefill": self.prefill_url, "decode": self.native_url}] if NIXL else [],
             "decode": [{"url": url} for url in self.decode_urls],
             "tokenizer": str(self.model),
         }
@@ -68,6 +70,7 @@ class Pools:
 def with_nixl(part: Part, side: int, beside: bool) -> Part:
     """The part with NixlConnector: beside ours as a producer, or alone as a consumer."""
     nixl: dict[str, Any] = {"kv_connector": "NixlConnector", "kv_role": "kv_consumer", "kv_buffer_device": "cpu"}
+    nixl["kv_connector_extra_config"] = {"kv_lease_duration": LEASE_S}
     command = list(part.command)
     if beside:
         nixl["kv_role"] = "kv_producer"
@@ -95,6 +98,14 @@ async def metric(client: Client, name: str) -> float:
     async with client.http.get(client.url + "/metrics") as reply:
         lines = (await reply.text()).splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((name + "{", name + " ")))
+
+
+async def freed(client: Client, name: str, within_s: float) -> None:
+    """Wait until a server holds no block. It looks for news of its blocks only while it works, so it is given work."""
+    async with asyncio.timeout(within_s):
+        while await metric(client, "vllm:kv_cache_usage_perc"):
+            await client.complete(name, [11, 12, 13], max_tokens=1)
+            await asyncio.sleep(0.1)
 
 
 async def settled(client: Client, decode_urls: list[str]) -> list[dict[str, Any]]:
