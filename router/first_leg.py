@@ -100,7 +100,7 @@ def first_of(generated: Generated, url: str, logprobs: int | None) -> FirstToken
         PeerBroken: there is none, or the server does not hand the state on.
     """
     if refused := (generated.kv_transfer_params or {}).get("tilert_refused"):
-        raise PeerBroken(f"prefill server {url} does not hand the state on: {refused}")
+        raise PeerBroken(f"prefill server {url} does not hand the state on: {refused}", blame=False)
     choice = generated.choices[0] if generated.choices else Choice()
     if not choice.token_ids or choice.finish_reason not in ("stop", "length"):
         raise PeerBroken(f"prefill server {url} ended with finish_reason {choice.finish_reason!r} and no usable token")

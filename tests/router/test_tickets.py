@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.router.stack import Open
+from tests.router.stack import NO_FALLBACK, Open
 from tilert_connector.ticket import check
 
 pytestmark = pytest.mark.contract("H9")
@@ -47,7 +47,9 @@ async def test_without_a_key_there_is_no_ticket(open_stack: Open) -> None:
 
 
 async def test_a_prefill_server_that_refuses_the_claim_ends_the_request_at_once(open_stack: Open) -> None:
-    stack = await open_stack()
+    stack = await open_stack(classes=NO_FALLBACK)
     stack.prefill.handed_back = {"tilert_refused": "ticket: it is forged"}
     async with stack.ask() as reply:
         assert reply.status == 502 and "ticket: it is forged" in (await reply.json())["error"]["message"]
+    stack.prefill.handed_back = None
+    assert (await stack.whole(max_tokens=3))["usage"]["completion_tokens"] == 3, "the server itself is well"
