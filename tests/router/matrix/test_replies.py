@@ -16,6 +16,7 @@ from rich.console import Console
 from deploy.processes import Stack as Processes
 from deploy.processes.ports import free_ports
 from deploy.up.config import VllmConfig
+from deploy.up.nodes import decode_part
 from deploy.up.vllm import vllm_part
 from router import DecodeNodeConfig, RouterConfig, running
 from router.fake import FakeDecode, serving
@@ -41,25 +42,28 @@ PARSERS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reaso
 
 
 class Pairs(NamedTuple):
-    """A server without parsers, the same without scale-out endpoints, one with parsers, and what they all say."""
+    """A server without parsers, the same without scale-out endpoints, one with parsers, the first with a real decode
+    node, and what they all say."""
 
     plain: Pair
     closed: Pair
     parsing: Pair
+    real: Pair
     model: Model
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pairs]:
     model = Model(tmp_path_factory.mktemp("scripted") / "model")
-    ports = free_ports(2)
+    *ports, decode_port = free_ports(3)
     flags = ("--enable-scale-out", "--max-model-len", str(LENGTH))
     parts = []
     for port, more in zip(ports, ((), PARSERS), strict=True):
-        part = vllm_part(
-            VllmConfig(arguments=(*flags, *more)), model.directory, "tiny", "float32", port, connector=False
-        )
+        config = VllmConfig(arguments=(*flags, *more))
+        part = vllm_part(config, model.directory, "tiny", "float32", port, connector=not more)
         parts.append(msgspec.structs.replace(part, name="parsing") if more else part)
+    settings = {"model": str(model.directory), "dtype": "float32", "port": decode_port, "max_tokens": LENGTH}
+    parts.append(decode_part(tmp_path_factory.mktemp("decode"), {**settings, "slots": SLOTS, "workers": 1}, {}))
     node = FakeDecode(model.walk, model.accounts, slots=SLOTS, max_tokens=LENGTH, sampling=[*SAMPLING, "logprobs"])
     parsers = {"reasoning_parser": "deepseek_r1", "tool_parser": "hermes", "enable_auto_tool_choice": True}
     async with Processes(tmp_path_factory.mktemp("vllm"), Console(quiet=True)) as processes:
@@ -67,17 +71,18 @@ async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pairs
         async with serving(node.app()) as decode, aiohttp.ClientSession() as session:
             plain, parsing = (f"http://127.0.0.1:{port}" for port in ports)
 
-            def router(vllm: str, **more: Any) -> AbstractAsyncContextManager[str]:
+            def router(vllm: str, node: str = decode, **more: Any) -> AbstractAsyncContextManager[str]:
                 given = {"prefill": (vllm,), "native": (vllm,), **more}
-                return running(RouterConfig(port=0, decode=(DecodeNodeConfig(url=decode),), **given))
+                return running(RouterConfig(port=0, decode=(DecodeNodeConfig(url=node),), **given))
 
             async with (
                 serving(closed(plain, session)) as without,
                 router(plain) as first,
                 router(plain, prefill=(without,)) as second,
                 router(parsing, **parsers) as third,
+                router(plain, f"http://127.0.0.1:{decode_port}") as fourth,
             ):
-                routers = ((plain, first), (plain, second), (parsing, third))
+                routers = ((plain, first), (plain, second), (parsing, third), (plain, fourth))
                 yield Pairs(*(Pair(vllm, url, node, session) for vllm, url in routers), model)
 
 
@@ -123,6 +128,13 @@ async def test_replies_are_the_same_without_scale_out(pairs: Pairs) -> None:
     ]
     assert len(cases) > 150
     assert await differing(pairs.closed, cases, SLOTS) == ""
+
+
+async def test_replies_of_the_real_engine_are_those_of_vllm(pairs: Pairs) -> None:
+    """Those without logprobs, which the engine does not give yet."""
+    cases = [case for case in replies(pairs.model) if case.body.get("logprobs") is None]
+    assert sum(case.fallback is None for case in cases) > 150
+    assert await differing(pairs.real, cases, SLOTS) == ""
 
 
 async def test_parsed_replies_are_those_of_vllm(pairs: Pairs) -> None:
