@@ -95,6 +95,7 @@ class _Front:
             self.roster = Roster(self.fleet, pools)
             self.probe = Probe(self.roster.entries, self.classes, session)
             yield
+            await self.ledger.empty(timeouts.cancel)  # requests that were cut off have legs to end
             await self.fleet.close()
             await background.close(timeouts.cancel * 2)
 

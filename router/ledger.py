@@ -3,6 +3,7 @@
 Invariant: a request that is opened is closed exactly once, whatever its end; then it is logged and counted.
 """
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -55,6 +56,12 @@ class Ledger:
     def delivered(self) -> int:
         """Tokens that the speed tier has sent to clients since the start."""
         return self.tokens + sum(record.delivered for record in self._open.values())
+
+    async def empty(self, within_s: float) -> None:
+        """Wait until no request is open, or so long."""
+        deadline = time.monotonic() + within_s
+        while self._open and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
 
     @contextmanager
     def request(self, record: Record) -> Iterator[Record]:
