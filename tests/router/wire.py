@@ -26,6 +26,7 @@ class Wire:
         self._port = 0
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._handlers: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -57,6 +58,10 @@ class Wire:
         await self.listen()
 
     async def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
         if self._fault == "refusing":
             writer.transport.abort()
             return
@@ -94,7 +99,9 @@ class Wire:
         if self._server is not None:
             self._server.close()
         self._reset()
-        await asyncio.sleep(0)
+        if self._handlers:
+            await asyncio.wait(self._handlers, timeout=1)
+        await asyncio.sleep(0.01)  # until aborted transports are closed
 
 
 @contextlib.asynccontextmanager
