@@ -12,6 +12,7 @@ import msgspec
 
 from router.config import Timeouts
 from router.errors import PeerBroken, PeerTimeout
+from router.headers import json_headers
 from router.stream import Line
 
 __all__ = ["Continuation", "continue_natively"]
@@ -121,7 +122,7 @@ async def continue_natively(
     }
     try:
         async with asyncio.timeout(timeouts.prefill):
-            reply = await session.post(f"{url}/v1/completions", json=order, headers=dict(headers))
+            reply = await session.post(f"{url}/v1/completions", json=order, headers=json_headers(headers))
             if reply.status == 200:
                 return Continuation(reply, url, timeouts)
             async with reply:

@@ -1,6 +1,7 @@
 """R6: a reply whose decode node is lost goes on elsewhere, with the tokens of an undisturbed one."""
 
 import asyncio
+import json
 import random
 from typing import Any
 
@@ -118,3 +119,19 @@ async def test_a_prefill_leg_that_fails_is_tried_once_more_elsewhere(open_stack:
     handoffs = [order["kv_transfer_params"]["tilert_handoff"] for order in stack.prefill.generated]
     assert len(set(handoffs)) == 2
     await until(lambda: handoffs[0] in stack.nodes[0].cancelled + stack.nodes[1].cancelled)
+
+
+async def test_the_native_pool_gets_the_resolved_parameters_and_no_default_of_its_own(
+    open_stack: Open, model_dir: Any
+) -> None:
+    stack = await speaking(open_stack, model_dir, 1)
+    stack.decode.fault, stack.decode.after = "die", 5
+    await streamed(stack, seed=7, top_p=0.5, stop_token_ids=[399])
+    order = json.loads(stack.prefill.native_seen[-1])
+    told = len(order["prompt"]) - len(stack.ids("the fox"))
+    assert order["prompt"] == [*stack.ids("the fox"), *expected(stack)[:told]] and 1 <= told <= 6
+    assert order["max_tokens"] == TOKENS - told
+    given = {"temperature": 0, "seed": 7, "top_p": 0.5, "stop_token_ids": [399], "ignore_eos": False}
+    neutral = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+    assert {**given, **neutral}.items() <= order.items()
+    assert stack.prefill.headers[-1]["content-type"] == "application/json"
