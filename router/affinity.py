@@ -5,8 +5,9 @@ Invariant: a guess, bounded in memory; a wrong one costs time and nothing else. 
 
 import hashlib
 from array import array
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+
+from router.lately import Lately
 
 __all__ = ["Affinity"]
 
@@ -21,13 +22,11 @@ class Affinity:
 
     Args:
         headers: those that name a conversation; the first that a request has counts.
-        most: keys that are kept.
     """
 
-    def __init__(self, headers: Sequence[str], most: int = 1 << 16) -> None:
+    def __init__(self, headers: Sequence[str]) -> None:
         self._headers = tuple(headers)
-        self._most = most
-        self._nodes: OrderedDict[bytes, str] = OrderedDict()
+        self._nodes: Lately[bytes] = Lately()
 
     def keys(
         self, headers: Mapping[str, str], cache_key: object, salt: str | None, prompt: Sequence[int]
@@ -43,20 +42,15 @@ class Affinity:
 
     def node(self, keys: Sequence[bytes]) -> str | None:
         """The node that served the surest key last."""
-        return next((self._nodes[key] for key in keys if key in self._nodes), None)
+        return self._nodes.server(keys)
 
     def remember(self, keys: Sequence[bytes], node: str) -> None:
         """``node`` holds the state of all of these now."""
-        for key in keys:
-            self._nodes[key] = node
-            self._nodes.move_to_end(key)
-        while len(self._nodes) > self._most:
-            self._nodes.popitem(last=False)
+        self._nodes.went(keys, node)
 
     def forget(self, node: str) -> None:
         """``node`` lost its state."""
-        for key in [key for key, name in self._nodes.items() if name == node]:
-            del self._nodes[key]
+        self._nodes.forget(node)
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -69,7 +63,11 @@ def _digest(*parts: bytes) -> bytes:
 def _chain(base: bytes, prompt: Sequence[int]) -> list[bytes]:
     digests, previous, start = [], _digest(base, b"prompt"), 0
     while start + (step := FINE if start < COARSE else COARSE) <= len(prompt):
-        previous = _digest(previous, array("q", prompt[start : start + step]).tobytes())
+        try:
+            tokens = array("q", prompt[start : start + step]).tobytes()
+        except OverflowError:  # no token's id, which the prefill server will say
+            break
+        previous = _digest(previous, tokens)
         digests.append(previous)
         start += step
     return digests

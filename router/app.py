@@ -180,12 +180,12 @@ class _Front:
 
     async def ready(self, request: web.Request) -> web.Response:
         """Whether classes can be served; ``?class=NAME`` asks for one of them alone."""
-        state = await self.probe.ready()
-        classes = state["classes"]
-        assert isinstance(classes, dict)
         name = request.query.get("class")
-        good = state["ready"] if name is None else classes.get(name, {}).get("ready", False)
-        return web.json_response(state, status=200 if good else 503)
+        if name is not None and name not in self.classes.names:
+            missing = NotFound(f"class = {name[:100]!r} is no traffic class here; ask for one of {self.classes.names}")
+            return web.Response(status=missing.code, body=missing.body(), content_type="application/json")
+        state = await self.probe.ready(name)
+        return web.json_response(state, status=200 if state["ready"] else 503)
 
     def status(self) -> Status:
         """What the status page shows."""

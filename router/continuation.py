@@ -5,33 +5,19 @@ each sent, so that the server's own defaults do not come in.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import aiohttp
 import msgspec
 
 from router.config import Timeouts
 from router.errors import PeerBroken, PeerTimeout
+from router.first_leg import COMPLETIONS, completion_order
 from router.headers import json_headers
+from router.rendered import Rendered
 from router.stream import Line
 
 __all__ = ["Continuation", "continue_natively"]
-
-DEFAULTS: Mapping[str, object] = {
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "top_k": 0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "seed": None,
-    "stop_token_ids": [],
-    "ignore_eos": False,
-    "min_tokens": 0,
-}
-"""Sampling parameters that vLLM may take from a model's generation config when they are not sent, and the others that
-count here, each with the value that says nothing."""
 
 
 class _Choice(msgspec.Struct):
@@ -103,26 +89,16 @@ class Continuation:
 async def continue_natively(
     session: aiohttp.ClientSession,
     url: str,
-    model: str,
-    ids: Sequence[int],
-    sampling: Mapping[str, object],
+    rendered: Rendered,
     new: int,
     headers: Mapping[str, str],
     timeouts: Timeouts,
 ) -> Continuation:
-    """``new`` tokens at most after ``ids``. ``sampling``: resolved parameters. Raises: PeerBroken, PeerTimeout."""
-    order = {
-        "model": model,
-        "prompt": list(ids),
-        "max_tokens": new,
-        "stream": True,
-        "return_token_ids": True,
-        "add_special_tokens": False,
-        **{name: sampling.get(name, default) for name, default in DEFAULTS.items()},
-    }
+    """``new`` tokens at most after those of ``rendered``. Raises: PeerBroken, PeerTimeout."""
+    order = completion_order(rendered, None, new, stream=True)
     try:
         async with asyncio.timeout(timeouts.prefill):
-            reply = await session.post(f"{url}/v1/completions", json=order, headers=json_headers(headers))
+            reply = await session.post(url + COMPLETIONS, json=order, headers=json_headers(headers))
             if reply.status == 200:
                 return Continuation(reply, url, timeouts)
             async with reply:
@@ -131,4 +107,4 @@ async def continue_natively(
         raise PeerTimeout(f"native server {url} did not answer within {timeouts.prefill:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
         raise PeerBroken(f"native server {url} cannot be reached: {error}") from error
-    raise PeerBroken(f"native server {url} answered /v1/completions with {reply.status}: {raw}")
+    raise PeerBroken(f"native server {url} answered {COMPLETIONS} with {reply.status}: {raw}")

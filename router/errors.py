@@ -139,9 +139,8 @@ class Unable(NotSupported):
 
     def __init__(self, field: str) -> None:
         super().__init__(
-            f"the speed tier cannot execute `{field}`, and this class falls back to no other "
-            "pool; leave the field out "
-            f"or send the request in a native class",
+            f"the speed tier cannot execute `{field}`; leave the field out, or send the request in a native class, or "
+            "in one that falls back",
             param=field,
             detour=field,
         )

@@ -56,7 +56,7 @@ class Generated(msgspec.Struct, frozen=True, kw_only=True):
     kv_transfer_params: dict[str, object] | None = None
 
 
-def _shared(rendered: Rendered, transfer: Mapping[str, object]) -> dict[str, object]:
+def _shared(rendered: Rendered, transfer: Mapping[str, object] | None) -> dict[str, object]:
     return {
         "request_id": rendered.request_id,
         "model": rendered.model,
@@ -78,8 +78,10 @@ def generate_order(rendered: Rendered, transfer: Mapping[str, object]) -> dict[s
     }
 
 
-def completion_order(rendered: Rendered, transfer: Mapping[str, object]) -> dict[str, object]:
-    """Body for ``COMPLETIONS``."""
+def completion_order(
+    rendered: Rendered, transfer: Mapping[str, object] | None, new: int = 1, *, stream: bool = False
+) -> dict[str, object]:
+    """Body for ``COMPLETIONS``: ``new`` tokens at most."""
     params = rendered.sampling_params
     sampling = {name: params[name] for name in DECODED if params.get(name) is not None}
     return {
@@ -87,7 +89,8 @@ def completion_order(rendered: Rendered, transfer: Mapping[str, object]) -> dict
         **NEUTRAL,
         **sampling,
         "prompt": rendered.token_ids,
-        "max_tokens": 1,
+        "max_tokens": new,
+        "stream": stream,
         "return_token_ids": True,
         "return_tokens_as_token_ids": True,
     }

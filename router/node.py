@@ -15,8 +15,8 @@ import msgspec
 
 from router.config import DecodeNodeConfig, Timeouts
 from router.errors import ApiError, Busy, PeerBroken, PeerTimeout
+from router.health import Health
 from router.hold import Hold, open_hold
-from router.native.health import Health
 from router.stream import TokenStream, open_stream
 from tilert_connector.ticket import Ticket, node_name, sign
 

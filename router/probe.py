@@ -26,12 +26,15 @@ class Probe:
         self._classes = classes
         self._session = session
 
-    async def ready(self) -> dict[str, object]:
-        """``{"ready": any class can be served, "classes": {name: {"ready", "reason"}}}``."""
+    async def ready(self, name: str | None = None) -> dict[str, object]:
+        """``{"ready": any class can be served, "classes": {name: {"ready", "reason"}}}``; with ``name``, of that class
+        alone."""
         kinds = ("prefill", "decode", "native")
         why = dict(zip(kinds, await asyncio.gather(*map(self._why, kinds)), strict=True))
         classes = {}
         for each in self._classes.all():
+            if name not in (None, each.name):
+                continue
             parts = ("prefill", "decode") if each.pool == "speed" else ("native",)
             reasons = [reason for part in parts if (reason := why[part])]
             classes[each.name] = {"ready": not reasons, "reason": "; ".join(reasons) or None}

@@ -94,7 +94,9 @@ class Revival:
                     wanted.clear()
                 if node.fresh:
                     await asyncio.sleep(node.health.pause_s)
-                    return
+                    if node.fresh:
+                        return
+                    continue  # an older request has found it broken meanwhile
                 self._tell()
                 if not any(each.fresh for each in self._nodes):
                     self._gate.fail(self.failure())

@@ -65,7 +65,6 @@ class SpeedPath:
         asked = any(call.body.get(name) is not None for name in call.endpoint.lengths)
         new = self._fleet.clamp(nodes, prompt, rendered.max_tokens, asked)
         sampling = _sampling(vocabulary, rendered)
-        transcript = _transcript(vocabulary, rendered, new, sampling)
         legs = Transaction(
             self._sources,
             rendered,
@@ -76,7 +75,8 @@ class SpeedPath:
             may_go_native=call.traffic.fallback == "native",
         )
         try:
-            first = await self._first(call, legs)
+            first = await self._first(call, legs)  # refuses ids that are no token's, in the server's words
+            transcript = _transcript(vocabulary, rendered, new, sampling)
             form = self._form(call, legs, rendered, first, parser, _names(call, rendered, vocabulary))
             reply = call.endpoint.shape(form)
             delivery = Delivery(call, legs, transcript, reply, logprobs=rendered.logprobs is not None)
@@ -84,7 +84,7 @@ class SpeedPath:
                 return await delivery.stream(first, Outlet(call, self._patience_s))
             return await delivery.whole(first)
         finally:
-            call.record.completion_tokens = transcript.count
+            call.record.completion_tokens = call.record.delivered
             legs.end()
 
     @property

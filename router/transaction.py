@@ -8,6 +8,7 @@ is given up before the next one begins.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import aiohttp
@@ -22,8 +23,9 @@ from router.fleet import Ask, Fleet
 from router.headers import traced
 from router.native.pool import Pool
 from router.native.server import Server
-from router.prefill import FirstToken, Prefill, Rendered
+from router.prefill import Prefill
 from router.record import Record
+from router.rendered import FirstToken, Rendered
 from router.stream import Line
 
 __all__ = ["LOST", "Sources", "Transaction"]
@@ -80,6 +82,7 @@ class Transaction:
         self._repairs = self._silences = 0
         self._cut: PeerBroken | None = None
         self._lost: list[str] = []
+        self._using = ExitStack()  # the native server that goes on holds one request more
 
     @property
     def where(self) -> str:
@@ -119,17 +122,8 @@ class Transaction:
         return first
 
     def follow(self) -> None:
-        """Have the tokens after the last one decoded."""
-        assert self._attempt is not None, "first comes first"
-        order = {
-            "max_tokens": self._ask.new - len(self._ids),
-            "sampling": self._sampling,
-            "timeout_s": self._sources.timeouts.handoff,
-            "first_token_id": self._ids[-1],
-            "stream": True,
-        }
-        self._leg = self._attempt
-        self._attempt.open(order, traced(self._headers))
+        """Have the tokens after the first one decoded."""
+        self._open(self._ids[-1], self._ask.new - 1)
 
     async def lines(self) -> list[Line]:
         """What comes next, at least one line. Raises: Busy, PeerBroken, PeerTimeout when nothing could go on."""
@@ -155,6 +149,7 @@ class Transaction:
         legs, self._leg, attempt, self._attempt = self._leg, None, self._attempt, None
         if isinstance(legs, Continuation):
             legs.end()
+        self._using.close()
         return attempt.end() if attempt is not None else None
 
     # Inside
@@ -170,6 +165,19 @@ class Transaction:
         if len(lines) == 1:
             raise self._cut
         return lines[:-1]
+
+    def _open(self, token: int, new: int) -> None:
+        """Order ``new`` tokens at most after ``token`` from the decode node that has the state."""
+        assert self._attempt is not None, "the prefill leg comes first"
+        order = {
+            "max_tokens": new,
+            "sampling": self._sampling,
+            "timeout_s": self._sources.timeouts.handoff,
+            "first_token_id": token,
+            "stream": True,
+        }
+        self._leg = self._attempt
+        self._attempt.open(order, traced(self._headers))
 
     async def _given_up(self) -> None:
         if (ending := self.end()) is not None:
@@ -223,47 +231,41 @@ class Transaction:
 
     async def _elsewhere(self) -> list[Line]:
         """Another decode node, else the native pool."""
-        so_far = [*self._rendered.token_ids, *self._ids]
+        rendered = msgspec.structs.replace(self._rendered, token_ids=[*self._rendered.token_ids, *self._ids])
         left = self._ask.new - len(self._ids)
         native = self._may_go_native and bool(self._sources.native.servers)
-        ask = msgspec.structs.replace(self._avoiding(self._ask), prompt=len(so_far), new=left)
+        ask = msgspec.structs.replace(self._avoiding(self._ask), prompt=len(rendered.token_ids), new=left)
         if native:
             ask = msgspec.structs.replace(ask, wait_s=NATIVE_AFTER_S, patient=False)
         try:
             nodes = await self._sources.fleet.awake(patient=not native)
             if native and all(node.name in ask.avoid for node in nodes):
-                return await self._natively(so_far, left)
+                return await self._natively(rendered, left)
             if all(self._lost.count(node.name) > 1 for node in nodes):
                 raise PeerBroken("every decode node has broken this reply off twice")
-            rendered = msgspec.structs.replace(self._rendered, token_ids=so_far)
             first = await self._prefilled(rendered, ask)
         except ApiError:
             if not native:
                 raise
             await self._given_up()
-            return await self._natively(so_far, left)
-        self._ids.append(first.token)
+            return await self._natively(rendered, left)
         lines = [Line(t=[first.token], lp=[(each.logprob, None, list(each.top)) for each in first.logprobs] or None)]
         if first.stopped:
             stop = first.stop_reason if isinstance(first.stop_reason, int) else None
             lines.append(Line(done=True, finish_reason="stop", stop_reason=stop))
         elif left > 1:
-            self.follow()
-        self._ids.pop()  # `lines` counts it with the others
+            self._open(first.token, left - 1)
         return lines
 
-    async def _natively(self, so_far: list[int], left: int) -> list[Line]:
+    async def _natively(self, rendered: Rendered, left: int) -> list[Line]:
         sources = self._sources
-        with sources.native.use() as server:
-            self._record.node = server.name
+        server = self._using.enter_context(sources.native.use())
+        self._record.node = server.name
+        try:
             self._leg = leg = await continue_natively(
-                sources.session,
-                server.url,
-                self._rendered.model or "",
-                so_far,
-                self._rendered.sampling_params,
-                left,
-                self._headers,
-                sources.timeouts,
+                sources.session, server.url, rendered, left, self._headers, sources.timeouts
             )
-        return await leg.lines()
+            return await leg.lines()
+        except (PeerBroken, PeerTimeout) as error:
+            server.health.failed(error.message)
+            raise

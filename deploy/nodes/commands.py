@@ -14,17 +14,27 @@ from deploy.nodes.config import AddConfig, NamedConfig, NodesConfig, RemoveConfi
 
 __all__ = ["add", "drain", "remove", "resume", "show"]
 
+COLUMNS = ("kind", "name", "state", "in flight", "slots", "failures", "last error")
+
 
 def show(config: NodesConfig) -> None:
-    """Print all servers."""
-    table = Table()
-    for column in ("kind", "name", "state", "in flight", "slots", "failures", "last error"):
-        table.add_column(column, overflow="fold")
+    """Print all servers: a table on a terminal, else a line for each, its columns apart by tabs."""
+    rows = []
     for each in call(config, "GET", "/admin/nodes")["nodes"]:
         slots = "" if each["slots"] is None else str(each["slots"])
         numbers = (str(each["in_flight"]), slots, str(each["failures"]))
-        table.add_row(each["kind"], each["name"], each["state"], *numbers, each["last_error"])
-    Console().print(table)
+        rows.append((each["kind"], each["name"], each["state"], *numbers, each["last_error"]))
+    console = Console()
+    if not console.is_terminal:
+        for row in (COLUMNS, *rows):
+            print("\t".join(" ".join(cell.split()) for cell in row))
+        return
+    table = Table()
+    for column in COLUMNS:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def add(config: AddConfig) -> None:

@@ -213,6 +213,9 @@ class FakePrefill:
         self.generated.append(order)
         if self.generate_fault:
             return await self._fail(self.generate_fault, request)
+        size = self._tokenizer.get_vocab_size()
+        if wrong := [each for each in order["token_ids"] if each >= size]:
+            return _error(400, f"Token id {max(wrong)} is out of vocabulary", "BadRequestError")
         await asyncio.sleep(self.delay_s)
         self.handoffs[(order.get("kv_transfer_params") or {}).get("tilert_handoff", "")] = order["token_ids"]
         first = step(order["token_ids"]) if self.speaks else self.first

@@ -18,9 +18,9 @@ from router.body import Body
 from router.config import Timeouts
 from router.errors import NotConfigured, Unreached
 from router.headers import json_headers, onward
-from router.native.affinity import prefixes
 from router.native.exchange import Exchange, exchanged
 from router.native.pool import Pool
+from router.native.prefixes import prefixes
 from router.native.relay import relay
 from router.native.server import Server
 from router.native.upstream import Sent, Upstream

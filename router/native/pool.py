@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 from router.config import NativePair
 from router.errors import NotConfigured
-from router.native.affinity import Affinity
-from router.native.health import Health
+from router.health import Health
+from router.lately import Lately
 from router.native.server import Server
 from speedtier.errors import ConfigError
 
@@ -26,7 +26,7 @@ class Pool:
     def __init__(self, urls: Sequence[str], setting: str, pairs: Sequence[NativePair] = ()) -> None:
         self._setting = setting
         self._healths: dict[str, Health] = {}
-        self._affinity = Affinity()
+        self._went: Lately[int] = Lately()
         self._servers: list[Server] = []
         for url in urls:
             self.add(url)
@@ -75,7 +75,7 @@ class Pool:
         self._servers.remove(self.named(name))
 
     def choose(self, prefix: Sequence[int] = (), without: Collection[Server] = ()) -> Server:
-        """The server for the next request. ``prefix``: see ``affinity.prefixes``. ``without``: those that have been
+        """The server for the next request. ``prefix``: see ``prefixes``. ``without``: those that have been
         tried.
 
         Raises:
@@ -88,11 +88,11 @@ class Pool:
         found = [each for each in found if each.usable] or found
         least = min(found, key=lambda each: each.load)
         if prefix:
-            name = self._affinity.of(prefix)
+            name = self._went.server(prefix)
             known = next((each for each in found if each.name == name), None)
             if known is not None and known.load <= least.load + SLACK:
                 least = known
-            self._affinity.went(prefix, least.name)
+            self._went.went(reversed(prefix), least.name)
         return least
 
     @contextmanager

@@ -6,7 +6,7 @@ Invariant: each server behind the router has one ``Health``, however many pairs 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from router.native.health import Health
+from router.health import Health
 
 __all__ = ["Server"]
 

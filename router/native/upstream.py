@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from router.config import Timeouts
 from router.errors import PeerBroken, PeerTimeout, Unreached, UnreachedInTime
-from router.native.health import Health
+from router.health import Health
 
 __all__ = ["Sent", "Upstream"]
 

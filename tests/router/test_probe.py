@@ -30,9 +30,11 @@ async def test_one_class_down(open_stack: Open) -> None:
     status, state = await ready(stack)
     assert status == 200 and not state["classes"]["speed"]["ready"]
     assert state["classes"]["speed"]["reason"] == "no decode server is configured"
-    assert (await ready(stack, "?class=speed"))[0] == 503
+    status, state = await ready(stack, "?class=speed")
+    assert (status, state["ready"], list(state["classes"])) == (503, False, ["speed"])
     assert (await ready(stack, "?class=native"))[0] == 200
-    assert (await ready(stack, "?class=nope"))[0] == 503
+    status, state = await ready(stack, "?class=nope")
+    assert status == 404 and "'speed', 'native'" in state["error"]["message"]
 
 
 async def test_nothing_up(open_stack: Open) -> None:

@@ -131,7 +131,8 @@ async def test_the_native_pool_gets_the_resolved_parameters_and_no_default_of_it
     told = len(order["prompt"]) - len(stack.ids("the fox"))
     assert order["prompt"] == [*stack.ids("the fox"), *expected(stack)[:told]] and 1 <= told <= 6
     assert order["max_tokens"] == TOKENS - told
-    given = {"temperature": 0, "seed": 7, "top_p": 0.5, "stop_token_ids": [399], "ignore_eos": False}
+    given = {"temperature": 0, "seed": 7, "top_p": 0.5, "stop_token_ids": [399]}
     neutral = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-    assert {**given, **neutral}.items() <= order.items()
+    assert {name: order.get(name) for name in (*given, *neutral)} == {**given, **neutral}
+    assert not order.get("ignore_eos") and order["stream"] is True and order["kv_transfer_params"] is None
     assert stack.prefill.headers[-1]["content-type"] == "application/json"

@@ -168,3 +168,17 @@ async def test_every_request_is_logged_once(open_stack: Open, caplog: pytest.Log
     assert first["completion_tokens"] == 4 and first["finish_reason"] == "length"
     assert {"render_ms", "queue_ms", "prefill_ms", "decode_ms", "first_token_ms", "total_ms"} <= first.keys()
     assert (second["served_by"], second["fallback"]) == ("native", "n")
+
+
+@pytest.mark.contract("R2")
+@pytest.mark.parametrize("length", [1, 100])
+@pytest.mark.parametrize("token", [100_000, 2**31, 2**32, 2**63, 10**40])
+async def test_ids_that_are_no_tokens_are_refused_in_the_servers_words(
+    open_stack: Open, token: int, length: int
+) -> None:
+    stack = await open_stack()
+    async with stack.ask(COMPLETIONS, prompt=[9] * (length - 1) + [token], max_tokens=3) as reply:
+        error = (await reply.json())["error"]
+    assert (reply.status, error["message"]) == (400, f"Token id {token} is out of vocabulary")
+    await until(lambda: not stack.decode.kept.held)
+    assert (await stack.whole(max_tokens=3))["usage"]["completion_tokens"] == 3

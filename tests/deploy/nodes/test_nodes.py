@@ -41,8 +41,8 @@ async def test_servers_are_listed_added_drained_resumed_and_removed(operator: Op
     one, two = (url.removeprefix("http://") for url in operator.nodes)
     done = await operator.type("add", "--kind", "decode", "--url", operator.nodes[1])
     assert (done.returncode, done.stdout.split(":")[0]) == (0, f"added decode {two.split(':')[0]}"), done.stderr
-    shown = (await operator.type("list")).stdout
-    assert one in shown and two in shown
+    head, *rows = (line.split("\t") for line in (await operator.type("list")).stdout.splitlines())
+    assert head[:3] == ["kind", "name", "state"] and [row[:2] for row in rows] == [["decode", one], ["decode", two]]
     assert (await operator.type("drain", "--name", one)).stdout == f"drained decode {one}: draining, 0 in flight\n"
     assert "resumed" in (await operator.type("resume", "--name", operator.nodes[0])).stdout
     assert (await operator.type("remove", "--name", one, "--kind", "decode")).stdout == f"removed decode {one}\n"

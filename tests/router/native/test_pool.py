@@ -8,8 +8,8 @@ import pytest
 from router.body import Body, look
 from router.config import NativePair
 from router.errors import NotConfigured
-from router.native.affinity import LONGEST, SHORTEST, Affinity, prefixes
 from router.native.pool import SLACK, Pool
+from router.native.prefixes import LONGEST, SHORTEST, prefixes
 from speedtier.errors import ConfigError
 
 ONE, TWO, THREE = "http://one:1", "http://two:2", "http://three:3"
@@ -68,14 +68,6 @@ def test_short_prompts_and_what_is_no_object_have_no_prefix() -> None:
     assert prefixes(None) == prefixes(look(b"[1]")) == prefixes(look(b"{}")) == []
     assert prefixes(look(json.dumps({"prompt": "x" * (SHORTEST - 3)}).encode())) == []
     assert len(prefixes(look(json.dumps({"prompt": "x" * 5 * LONGEST}).encode()))) == 13
-
-
-def test_memory_is_bounded() -> None:
-    affinity = Affinity(limit=10)
-    for number in range(100):
-        affinity.went([number, number + 1000], "one")
-    assert len(affinity) == 10
-    assert affinity.of([5]) is None and affinity.of([99]) == "one"
 
 
 def test_a_server_that_cannot_be_reached_is_chosen_only_when_no_other_is_left() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from router.native.health import FIRST_S, LAST_S, Health
+from router.health import FIRST_S, LAST_S, Health
 
 
 class Clock:
