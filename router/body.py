@@ -70,7 +70,10 @@ def look(raw: bytes) -> Body:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             pass
         if FORBIDDEN.encode() in raw or b"\\u" in raw or b"\0" in raw:
-            raise BadRequest(f"The request body is not valid UTF-8 JSON: {error}") from None
+            raise BadRequest(
+                "The request body is not JSON in UTF-8 with whole characters, so it cannot be looked into: "
+                f"{error}. Send UTF-8 without a byte order mark and without unpaired surrogates."
+            ) from None
         return Body(raw, None)
     if FORBIDDEN in fields or (isinstance(extra, dict) and FORBIDDEN in extra):
         raise _forbidden()

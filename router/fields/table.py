@@ -23,8 +23,8 @@ Every field of `/v1/chat/completions` and `/v1/completions` of vLLM {version}. W
 `python -m router.fields.table docs/fields.md`; a test fails when it is stale or when vLLM has another field.
 
 A request goes to the native pool as soon as one of its fields says so, with the field's name in the reply's
-`x-speedtier-fallback`; a class without a fallback answers 501 and names it. Null is always neutral. A field that is
-not named here goes to the native pool too.
+`x-speedtier-fallback`; a class without a fallback answers 501 and names it. Null is neutral, but
+for `kv_transfer_params`. A field that is not named here goes to the native pool too.
 
 | field | endpoints | on the speed tier |
 | --- | --- | --- |

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deploy.bench.router.client import Client, post
 from deploy.bench.router.first_token import MARKED
-from deploy.bench.router.stub import serve_decode, serve_prefill
+from deploy.bench.router.stub import SLOTS, serve_decode, serve_prefill
 from deploy.checkpoints.tokenizer import tokenizer_files, train
 from deploy.processes import free_ports
 from router import DecodeNodeConfig, RouterConfig, serve
@@ -48,8 +48,8 @@ class Bench:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, prompt: int) -> Iterator["Bench"]:
-        """Start everything; end it at the end of the context."""
+    def running(cls, prompt: int, slots: int = SLOTS, queue_limit: int = 64) -> Iterator["Bench"]:
+        """Start everything; end it at the end of the context. `slots`: of the decode node."""
         router, prefill, decode = free_ports(3)
         with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as exits:
             tokenizer, _ = train()
@@ -60,10 +60,11 @@ class Bench:
                 native=(f"http://127.0.0.1:{prefill}",),
                 decode=(DecodeNodeConfig(url=f"http://127.0.0.1:{decode}"),),
                 tokenizer=directory,
+                queue_limit=queue_limit,
             )
             log = str(Path(directory) / "router.log")
             _start(exits, serve_prefill, prefill, prompt)
-            _start(exits, serve_decode, decode)
+            _start(exits, serve_decode, decode, slots)
             process = _start(exits, _serve_router, config, log)
             _await(f"http://127.0.0.1:{router}/ready?class=speed")
             yield cls(router, prefill, decode, process)

@@ -13,6 +13,7 @@ from rich.table import Table
 from deploy.bench.machine import machine
 from deploy.bench.router.bench import FLOOD, Bench, Flow
 from deploy.bench.router.config import RouterBenchConfig
+from deploy.bench.router.crowd import CALLERS, beside_a_crowd
 from deploy.bench.router.first_token import added_ms
 from deploy.bench.router.stub import SLOTS
 from speedtier.errors import ConfigError
@@ -55,7 +56,22 @@ def measure(config: RouterBenchConfig) -> dict[str, Any]:
             asyncio.run(bench.flow(1, 2000, 0.01))  # leaves the stub's rate high for what follows
             firsts.append(added_ms(bench.router, bench.prefill, config.requests // config.rounds + 1, config.prompt))
             relays.append(asyncio.run(_relays(bench, config.seconds)))
-    return _report(flows, firsts, relays)
+    alone: list[float] = []
+    beside: list[float] = []
+    with Bench.running(config.prompt, slots=1, queue_limit=CALLERS) as bench:
+        for _ in range(config.rounds):
+            for times, more in zip((alone, beside), asyncio.run(beside_a_crowd(bench, config.requests)), strict=True):
+                times += more
+    report = _report(flows, firsts, relays)
+    general = {"alone": _tail(alone), "beside_a_crowd": _tail(beside)}
+    report["figures"]["general_ms"] = general
+    for name in ("p50", "p99"):
+        report["ratio"][f"general_{name}"] = general["beside_a_crowd"][name] / general["alone"][name]
+    return report
+
+
+def _tail(times: Sequence[float]) -> dict[str, float]:
+    return {"p50": round(statistics.median(times), 3), "p99": round(statistics.quantiles(times, n=100)[98], 3)}
 
 
 async def _relays(bench: Bench, seconds: float) -> dict[str, float]:
@@ -120,5 +136,10 @@ def _print(report: Mapping[str, Any], console: Console) -> None:
     console.print(
         f"A native stream: {ratio['native_relay']:.1%} of a direct connection's rate at {PACED_RATE} events/s, "
         f"{ratio['native_relay_unpaced']:.1%} of it unpaced"
+    )
+    alone, beside = figures["general_ms"]["alone"], figures["general_ms"]["beside_a_crowd"]
+    console.print(
+        f"A general request: p50 {alone['p50']:.2f} ms, p99 {alone['p99']:.2f} ms; beside {CALLERS} callers who wait "
+        f"for one slot p50 {beside['p50']:.2f} ms, p99 {beside['p99']:.2f} ms"
     )
     console.print(NOTE)

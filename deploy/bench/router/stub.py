@@ -30,6 +30,9 @@ EVENT = (
 )
 
 
+LEASED = head("application/x-ndjson") + chunk(b'{"rid":"x"}\n') + LAST
+
+
 class _Stub(Server):
     _paced: Paced | None = None
 
@@ -80,6 +83,8 @@ class _Decode(_Stub):
         elif path.startswith(b"/rate/"):
             _Decode.rate = float(path.removeprefix(b"/rate/"))
             self.transport.write(whole(b"{}"))
+        elif path == b"/pd/lease":  # kept at once, and offered at once
+            self.transport.write(LEASED)
         elif path == b"/pd/decode":
             count = msgspec.json.decode(body)["max_tokens"]
             last = b'{"done":true,"n":%d,"finish_reason":"length","stop_reason":null}\n' % count
@@ -109,12 +114,13 @@ def serve_prefill(port: int, prompt: int) -> None:
     _serve(lambda: _Prefill(replies), port)
 
 
-def serve_decode(port: int) -> None:
+def serve_decode(port: int, slots: int = SLOTS) -> None:
     """Serve until the process is ended."""
     sampling = ["temperature", "top_k", "top_p", "min_p", "seed", "stop_token_ids", "ignore_eos", "eos_token_ids"]
     able = {
         "max_tokens": ROOM,
-        "slots": SLOTS,
+        "slots": slots,
+        "lease": True,
         "sampling": sampling,
         "ctrl_port": 1,
         "fingerprint": {},

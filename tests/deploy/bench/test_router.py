@@ -18,6 +18,8 @@ def test_each_figure_is_measured() -> None:
     assert 0 < figures["cpu_us_per_token"] <= figures["cpu_us_per_token_most"]
     assert figures["ttft_ms"] > report["against"]["stubs_ttft_ms"] > 0 and figures["added_ttft_ms"] > 0
     assert ratio["native_relay"] > 0 and ratio["native_relay_unpaced"] > 0
+    assert 0 < figures["general_ms"]["alone"]["p50"] <= figures["general_ms"]["alone"]["p99"]
+    assert ratio["general_p50"] > 0 and ratio["general_p99"] > 0
 
 
 def test_more_streams_than_slots_are_refused() -> None:
