@@ -12,7 +12,7 @@ from speedtier.errors import PlanError
 
 __all__ = ["decode", "encode"]
 
-MAGIC = b"SPTPLAN1"
+MAGIC = b"SPTPLAN2"
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,13 +9,14 @@ import hashlib
 import msgspec
 import numpy as np
 
-from persistent_engine.plan.records import Arg, BufferRow, Event, Task, Wait, Worker
+from persistent_engine.plan.records import Arg, BufferRow, Device, Event, Task, Wait, Worker
 
 __all__ = ["TABLES", "Manifest", "Plan", "Table"]
 
 Table = np.ndarray
 
 TABLES: dict[str, tuple[str, int]] = {
+    "devices": ("<i4", Device.WIDTH),
     "buffers": ("<i4", BufferRow.WIDTH),
     "events": ("<i4", Event.WIDTH),
     "workers": ("<i4", Worker.WIDTH),
@@ -32,8 +33,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the tables cannot say in numbers.
 
     model: architecture name. device: profile it was compiled for. operators: names, by the number that tasks
-    carry. names: of buffers, events and labels. weights: buffer name -> tensor names, stacked by rows.
+    carry. names: of devices, buffers, events and labels. weights: buffer name -> tensor names, stacked by rows.
     capacity: most tokens of state that a slot may hold. limits: model facts that the runtime checks at load.
+    bucket: fewest and most tokens of state, the new one included, for which the plan's dynamic counts hold.
     """
 
     model: str
@@ -43,6 +45,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, ...]
     weights: dict[str, tuple[str, ...]]
     limits: dict[str, int]
+    bucket: tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,6 +53,7 @@ class Plan:
     """Tables (see `records` for their columns; shapes [n, width]) and manifest."""
 
     manifest: Manifest
+    devices: Table
     buffers: Table
     events: Table
     workers: Table

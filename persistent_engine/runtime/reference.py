@@ -45,14 +45,14 @@ def interpret(binding: Binding, slot: np.ndarray, registers: Mapping[Register, f
             while heads[queue] < end:
                 row = plan.tasks[heads[queue]]
                 waits = plan.waits[row[Task.WAIT_FIRST] : row[Task.WAIT_FIRST] + row[Task.WAIT_COUNT]]
-                if any(counters[wait[Wait.EVENT]] < wait[Wait.COUNT] for wait in waits):
+                if any(counters[w[Wait.EVENT]] < w[Wait.COUNT] * (1 - w[Wait.LAG]) for w in waits):
                     break
                 operator = OPERATORS[row[Task.OPERATOR]]
                 params = plan.params[row[Task.PARAM_FIRST] : row[Task.PARAM_FIRST] + row[Task.PARAM_COUNT], 0]
                 rows = (int(row[Task.ROW_FIRST]), int(row[Task.ROW_LAST]))
                 operator.reference(_boxes(binding, slot, row), params.tolist(), rows, values)
                 signals = plan.signals[row[Task.SIGNAL_FIRST] : row[Task.SIGNAL_FIRST] + row[Task.SIGNAL_COUNT], 0]
-                np.add.at(counters, signals, 1)
+                np.add.at(counters, signals, row[Task.TILES])
                 heads[queue] += 1
         if heads == before:
             raise PlanError(f"no queue can go on; they stand at tasks {heads}")

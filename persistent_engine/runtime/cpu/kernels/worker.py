@@ -29,8 +29,9 @@ TAIL, DONE, ABORT, SLEEPERS = int(Word.TAIL), int(Word.DONE), int(Word.ABORT), i
 READY = int(Word.READY)
 OPERATOR, ROW_FIRST, ROW_LAST = int(Task.OPERATOR), int(Task.ROW_FIRST), int(Task.ROW_LAST)
 WAIT_FIRST, WAIT_COUNT = int(Task.WAIT_FIRST), int(Task.WAIT_COUNT)
+TILES = int(Task.TILES)
 SIGNAL_FIRST, SIGNAL_COUNT = int(Task.SIGNAL_FIRST), int(Task.SIGNAL_COUNT)
-EVENT, COUNT = int(Wait.EVENT), int(Wait.COUNT)
+EVENT, COUNT, LAG = int(Wait.EVENT), int(Wait.COUNT), int(Wait.LAG)
 HANG = (int(Hang.WORKER), int(Hang.TASK), int(Hang.EVENT), int(Hang.EXPECTED), int(Hang.ACTUAL))
 POSITION, TOKEN, NEXT = int(Register.POSITION), int(Register.TOKEN), int(Register.NEXT)
 TOP_K, SEED = int(Register.TOP_K), int(Register.SEED)
@@ -97,7 +98,7 @@ def _run_queue(me, first, last, epoch, slot, tables, shared, registers, likes, d
     for task in range(first, last):
         row = tasks[task]
         for i in range(row[WAIT_FIRST], row[WAIT_FIRST] + row[WAIT_COUNT]):
-            expected = np.int64(waits[i, COUNT]) * epoch
+            expected = np.int64(waits[i, COUNT]) * (epoch - waits[i, LAG])
             if not _await_event(control, hang, counters, waits[i, EVENT], expected, deadline_ns, me, task, clock):
                 return False
         first_row, last_row = row[ROW_FIRST], row[ROW_LAST]
@@ -114,7 +115,7 @@ def _run_queue(me, first, last, epoch, slot, tables, shared, registers, likes, d
             likes[1],
         )
         for i in range(row[SIGNAL_FIRST], row[SIGNAL_FIRST] + row[SIGNAL_COUNT]):
-            add(counters, signals[i, 0] * LINE, 1)
+            add(counters, signals[i, 0] * LINE, row[TILES])
     return True
 
 
