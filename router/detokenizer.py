@@ -8,6 +8,7 @@ the reply.
 import logging
 from collections.abc import Sequence
 
+from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from router.vocabulary import Vocabulary
@@ -16,6 +17,8 @@ __all__ = ["Detokenizer"]
 
 _LOG = logging.getLogger("router")
 INVALID_PREFIX = "Invalid prefix encountered"
+ENOUGH = 24
+"""Tokens of the prompt that decide how the reply begins."""
 
 
 class Detokenizer:
@@ -41,7 +44,9 @@ class Detokenizer:
         space_special: bool = True,
     ) -> None:
         self._tokenizer = vocabulary.tokenizer
-        self._stream = DecodeStream(ids=list(prompt), skip_special_tokens=skip_special)
+        self._stream = DecodeStream(
+            ids=_last(vocabulary.tokenizer, prompt, skip_special), skip_special_tokens=skip_special
+        )
         self._skip_special = skip_special
         self._added = vocabulary.added if not (skip_special or space_special) else {}
         self._last_special = False
@@ -108,3 +113,21 @@ class Detokenizer:
             self._stream = DecodeStream(skip_special_tokens=self._skip_special)
             text = self._stream.step(self._tokenizer, token)
         return text
+
+
+def _last(tokenizer: Tokenizer, prompt: Sequence[int], skip_special: bool) -> list[int]:
+    """The last tokens of the prompt, where a stream behind them goes on as behind all of it; else all of it.
+
+    A stream reads its ids once more at its first step, which took 0.4 ms for 1,000 tokens. They matter as far as a
+    character, a run of byte tokens or a dropped leading space reaches; where the last tokens stand on their own, with
+    text and no broken character, and no byte token begins them, none reaches further.
+    """
+    last = list(prompt[-ENOUGH:])
+    if len(last) == len(prompt):
+        return last
+    try:
+        begin, text = tokenizer.id_to_token(last[0]), tokenizer.decode(last, skip_special_tokens=skip_special)
+    except (OverflowError, TypeError):  # no token's id
+        return list(prompt)
+    whole = begin is not None and not begin.startswith("<0x") and text.strip() and "\ufffd" not in text
+    return last if whole else list(prompt)

@@ -166,7 +166,15 @@ def test_it_does_what_vllm_does(kind: str, request: pytest.FixtureRequest) -> No
     @settings(max_examples=400, deadline=None)
     @given(
         steps=st.lists(st.lists(ids, min_size=1, max_size=4), min_size=1, max_size=25).map(flat),
-        prompt=st.lists(st.integers(0, top), min_size=1, max_size=12),
+        prompt=st.one_of(
+            st.lists(st.integers(0, top), min_size=1, max_size=12),
+            # Long ones that end in words, whose beginning is left out, and some with anything where the cut would be.
+            st.tuples(
+                st.lists(st.integers(0, top), max_size=40),
+                st.lists(st.integers(top - 12, top), min_size=20, max_size=30),
+                st.lists(st.integers(0, top), max_size=2),
+            ).map(lambda parts: [token for part in parts for token in part]),
+        ),
         stop=st.lists(st.sampled_from(STOPS), max_size=3, unique=True),
         keep=st.booleans(),
         skip=st.booleans(),
