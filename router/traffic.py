@@ -41,6 +41,8 @@ class Classes:
         self._free = config.client_choice
         if len(self._by_name) != len(config.classes):
             raise ConfigError(f"classes = {[each.name for each in config.classes]}: names must differ")
+        for each in config.classes:
+            _require_effect(each)
         self.default = self._named("default_class", config.default_class)
         for key in config.api_keys:
             if key.traffic_class is not None:
@@ -109,3 +111,18 @@ class Classes:
                 f"{self._header}: {name[:100]!r} is no traffic class here; send one of {self.names} or leave it out",
                 param=self._header,
             ) from None
+
+
+def _require_effect(traffic: TrafficClass) -> None:
+    """Refuse settings of a class that could never do anything."""
+    plain = TrafficClass(name=traffic.name, pool=traffic.pool)
+    queued = ("queue_limit", "queue_wait_s", "fallback_wait_s", "weight")
+    if traffic.pool == "native":
+        idle, why = queued, "a native class has no queue; leave it out, or set pool = 'speed'"
+    elif traffic.fallback == "none":
+        idle, why = ("fallback_wait_s",), "the class has no fallback; leave it out, or set fallback = 'native'"
+    else:
+        return
+    for name in idle:
+        if (value := getattr(traffic, name)) != getattr(plain, name):
+            raise ConfigError(f"classes: {name} = {value!r} of {traffic.name!r}: {why}")

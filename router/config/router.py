@@ -44,7 +44,9 @@ class RouterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         TrafficClass(name="native", pool="native"),
     )
     default_class: Annotated[str, msgspec.Meta(description="Class of a request that names none.")] = "native"
-    class_header: Annotated[str, msgspec.Meta(description="Header that names the class.")] = "x-traffic-class"
+    class_header: Annotated[
+        str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{1,64}$", description="Header that names the class.")
+    ] = "x-traffic-class"
     client_choice: Annotated[
         bool, msgspec.Meta(description="Clients may name a class; false: only their API key and the default count.")
     ] = True

@@ -82,6 +82,14 @@ def test_an_unknown_class_is_refused_by_name() -> None:
             {"classes": (CLASSES[0], TrafficClass(name="native", pool="native", service_tiers=("priority",)))},
             "asks for two classes",
         ),
+        (
+            {"classes": (CLASSES[0], TrafficClass(name="native", pool="native", fallback_wait_s=1.0))},
+            r"fallback_wait_s = 1.0 of 'native': a native class has no queue",
+        ),
+        (
+            {"classes": (TrafficClass(name="s", pool="speed", fallback="none", fallback_wait_s=1.0),)},
+            r"fallback_wait_s = 1.0 of 's': the class has no fallback",
+        ),
     ],
 )
 def test_a_config_that_contradicts_itself(settings: dict[str, Any], says: str) -> None:
