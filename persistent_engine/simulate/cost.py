@@ -1,0 +1,96 @@
+"""What a task moves and computes, and how long that takes when it has its device to itself.
+
+Invariant: a task's time follows from its work and the machine alone; nothing is known here of one operator or model.
+"""
+
+import dataclasses
+from typing import Protocol
+
+from persistent_engine.plan import Plan
+from persistent_engine.simulate.machine import Machine
+from persistent_engine.simulate.program import Bound
+from speedtier.errors import PlanError
+
+__all__ = ["Costs", "FixedCosts", "Load", "Work", "time_of"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """What one step has to do. context: tokens of state, the new ones included. batch: requests. tokens: of each
+    request in one step (1 + draft depth when a draft is verified)."""
+
+    context: int
+    batch: int = 1
+    tokens: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """Of one task in one step. memory_bytes: from and to the device's memory. cache_bytes: that the on-chip cache
+    serves. link_bytes: sent to each of `peers` other devices. flops, and the dtype that they are done in. trips:
+    dependent round trips to memory or cache before the result is there (1: ask, get). tiles: that lanes share."""
+
+    memory_bytes: float = 0.0
+    cache_bytes: float = 0.0
+    link_bytes: float = 0.0
+    flops: float = 0.0
+    dtype: str = "BF16"
+    trips: float = 1.0
+    tiles: int = 1
+
+    def __add__(self, other: "Work") -> "Work":
+        """Both, done by the same lanes side by side."""
+        return Work(
+            self.memory_bytes + other.memory_bytes,
+            self.cache_bytes + other.cache_bytes,
+            self.link_bytes + other.link_bytes,
+            self.flops + other.flops,
+            self.dtype if self.flops >= other.flops else other.dtype,
+            max(self.trips, other.trips),
+            self.tiles + other.tiles,
+        )
+
+
+class Costs(Protocol):
+    """Where the work of a plan's tasks comes from."""
+
+    def work(self, plan: Plan, task: int, load: Load) -> Work:
+        """Work of row `task` of the plan's tasks in a step of `load`."""
+        ...
+
+
+class FixedCosts:
+    """Public fake: the work of each task as it is given, by row; `Work()` for others."""
+
+    def __init__(self, works: dict[int, Work] | None = None) -> None:
+        self.works = works or {}
+
+    def work(self, plan: Plan, task: int, load: Load) -> Work:
+        """As `Costs.work`."""
+        return self.works.get(task, Work())
+
+
+def time_of(work: Work, lanes: int, machine: Machine) -> tuple[float, float, Bound]:
+    """Seconds before the first byte, seconds from first byte to last with the memory to itself, and what those are.
+
+    Tiles run in ceil(tiles / lanes) waves, so tiles / waves lanes are busy on average. Raises: PlanError for work in a
+    dtype that the machine has no rate for.
+    """
+    waves = -(-work.tiles // lanes)
+    share = work.tiles / waves / machine.lanes
+    rate = machine.flops_per_s.get(work.dtype)
+    if rate is None:
+        known = ", ".join(sorted(machine.flops_per_s))
+        raise PlanError(f"machine {machine.name!r} has no arithmetic rate for {work.dtype!r}; it has {known}")
+    drawn = work.tiles / waves * machine.lane_bytes_per_s
+    times: dict[Bound, float] = {
+        "memory": work.memory_bytes / machine.hbm_bytes_per_s,
+        "lanes": (work.memory_bytes + work.cache_bytes) / drawn,
+        "cache": (work.memory_bytes + work.cache_bytes) / machine.l2_bytes_per_s,
+        "arithmetic": work.flops / (rate * share),
+        "link": work.link_bytes / machine.link_bytes_per_s,
+    }
+    bound = max(times, key=lambda name: times[name])
+    trip = machine.hbm_s if work.memory_bytes else machine.l2_s if work.cache_bytes else 0.0
+    fixed = machine.task_s + work.trips * trip
+    return fixed, times[bound], bound if times[bound] else "latency"

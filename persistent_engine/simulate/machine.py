@@ -1,0 +1,43 @@
+"""Machine: what one step costs on a machine, as the simulator needs it. Every figure is of one device, in SI units.
+
+Invariant: no figure here depends on a model or a plan; each is from a data sheet or a measurement of its own.
+"""
+
+import msgspec
+
+__all__ = ["Machine"]
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rates and latencies of one device of a machine.
+
+    lanes: streaming multiprocessors (cores of a CPU). hbm_bytes_per_s: all lanes together. lane_bytes_per_s: most that
+    one lane draws from memory. l2_bytes_per_s, link_bytes_per_s: on-chip cache, and out of the device to its peers.
+    flops_per_s: all lanes, by dtype name (`BF16`, `FP8`, ...).
+
+    hbm_s, l2_s: from asking to the first byte. signal_s: from a task's last store to its counter's being visible on the
+    device (fence and atomic). wait_s: from a counter's being visible to the waiting lanes' going on. check_s: a wait
+    that holds already. hop_s: more, when counter or reader is on another device. task_s: fetching a task's row.
+
+    launch_s: a kernel's start to the next one's, when a host launches each. replay_s: the same inside a recorded graph.
+    drain_s: from a kernel's last lane being done to the next kernel's first.
+    """
+
+    name: str
+    devices: int
+    lanes: int
+    hbm_bytes_per_s: float
+    lane_bytes_per_s: float
+    l2_bytes_per_s: float
+    link_bytes_per_s: float
+    flops_per_s: dict[str, float]
+    hbm_s: float
+    l2_s: float
+    signal_s: float
+    wait_s: float
+    check_s: float
+    hop_s: float
+    task_s: float
+    launch_s: float
+    replay_s: float
+    drain_s: float

@@ -1,0 +1,125 @@
+"""From a compiled plan to a program, to a result, and kernel by kernel."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from persistent_engine.plan import Plan, Task
+from persistent_engine.simulate import (
+    BoxCosts,
+    FixedCosts,
+    Load,
+    Work,
+    bounds_of,
+    kernels_of,
+    program_of,
+    result_of,
+    run,
+    time_of,
+)
+from speedtier.errors import PlanError
+from tests.persistent_engine.rig import build
+from tests.persistent_engine.simulate.programs import MACHINE
+
+QUIET = msgspec.structs.replace(
+    MACHINE,
+    signal_s=0.0,
+    wait_s=0.0,
+    check_s=0.0,
+    hop_s=0.0,
+    task_s=0.0,
+    hbm_s=0.0,
+    l2_s=0.0,
+    drain_s=0.0,
+    replay_s=0.0,
+)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return build("tiny-mla", workers=3, tiles_per_worker=2).plan
+
+
+def test_jobs_are_the_plans_tasks_in_its_queues(plan: Plan) -> None:
+    program = program_of(plan, BoxCosts(), MACHINE, Load(100))
+    assert len(program.jobs) == len(plan.tasks) and [job.task for job in program.jobs] == list(range(len(plan.tasks)))
+    owners = {job: worker for worker, lane in enumerate(program.workers) for job in lane.queue}
+    assert [owners[task] for task in range(len(plan.tasks))] == plan.tasks[:, Task.WORKER].tolist()
+    assert sum(len(job.signals) for job in program.jobs) == len(plan.signals)
+
+
+def test_a_compiled_plan_runs_within_its_bounds(plan: Plan) -> None:
+    program = program_of(plan, BoxCosts(), MACHINE, Load(100))
+    result, bounds = result_of(run(program)), bounds_of(program)
+    assert result.step_s >= bounds.most_s > 0
+    for worker in result.workers:
+        assert worker.busy_s + worker.waiting_s + worker.idle_s == pytest.approx(result.step_s)
+    assert sum(result.operators.values()) == pytest.approx(sum(worker.busy_s for worker in result.workers))
+    assert 0 < result.memory_share <= 1
+
+
+def test_one_worker_without_costs_of_syncing_takes_the_sum() -> None:
+    one = build("tiny-gqa").plan
+    program = program_of(one, BoxCosts(), QUIET, Load(64))
+    assert result_of(run(program)).step_s == pytest.approx(sum(job.alone_s for job in program.jobs))
+
+
+def test_kernels_are_operators_of_a_layer_and_do_all_the_work(plan: Plan) -> None:
+    program = kernels_of(plan, BoxCosts(), MACHINE, Load(100))
+    labels = {(row[Task.LAYER], row[Task.LABEL], row[Task.OPERATOR]) for row in plan.tasks.tolist()}
+    assert len(program.jobs) == len(labels)
+    whole = program_of(plan, BoxCosts(), MACHINE, Load(100))
+    assert sum(job.memory_bytes for job in program.jobs) == pytest.approx(sum(job.memory_bytes for job in whole.jobs))
+    assert sum(job.flops for job in program.jobs) == pytest.approx(sum(job.flops for job in whole.jobs))
+    assert run(program).step_s == pytest.approx(bounds_of(program).queue_s)
+
+
+@pytest.mark.parametrize("launch", ["graph", "host"])
+def test_launching_costs_what_the_machine_says(plan: Plan, launch) -> None:  # type: ignore[no-untyped-def]
+    free = run(kernels_of(plan, FixedCosts(), QUIET, Load(9))).step_s
+    costly = msgspec.structs.replace(QUIET, replay_s=2.0, launch_s=4.0)
+    kernels = len(kernels_of(plan, FixedCosts(), costly, Load(9)).jobs)
+    assert free == 0.0
+    each = 2.0 if launch == "graph" else 4.0
+    assert run(kernels_of(plan, FixedCosts(), costly, Load(9), launch)).step_s == pytest.approx(each * kernels)
+
+
+def test_a_host_that_launches_faster_than_kernels_run_costs_the_first_only(plan: Plan) -> None:
+    works = {task: Work(cache_bytes=40_000.0) for task in range(len(plan.tasks))}
+    machine = msgspec.structs.replace(QUIET, launch_s=1e-3)
+    alone = sum(job.alone_s for job in kernels_of(plan, FixedCosts(works), QUIET, Load(9)).jobs)
+    assert run(kernels_of(plan, FixedCosts(works), machine, Load(9), "host")).step_s == pytest.approx(alone + 1e-3)
+
+
+def test_what_does_not_fit_is_refused_by_name(plan: Plan) -> None:
+    with pytest.raises(PlanError, match="context is 100000; this plan is for 1 to 512"):
+        program_of(plan, BoxCosts(), MACHINE, Load(100_000))
+    waits = plan.waits.copy()
+    waits[0, 1] += 1
+    tables = {name: getattr(plan, name) for name in ("devices", "buffers", "events", "workers", "tasks", "signals")}
+    broken = Plan(plan.manifest, **tables, waits=np.ascontiguousarray(waits), args=plan.args, params=plan.params)
+    with pytest.raises(PlanError, match="speedtier plan check"):
+        program_of(broken, BoxCosts(), MACHINE, Load(9))
+
+
+@pytest.mark.parametrize(
+    ("work", "fixed", "least", "bound"),
+    [
+        (Work(memory_bytes=1000.0, tiles=4), 0.53125, 1.0, "memory"),
+        (Work(memory_bytes=1000.0, tiles=1), 0.53125, 2.0, "lanes"),
+        (Work(memory_bytes=1000.0, tiles=5), 0.53125, 1.0, "memory"),
+        (Work(cache_bytes=8000.0, tiles=8, trips=2), 0.28125, 4.0, "lanes"),
+        (Work(flops=4000.0, tiles=4), 0.03125, 1.0, "arithmetic"),
+        (Work(flops=4000.0, tiles=2, dtype="FP8"), 0.03125, 1.0, "arithmetic"),
+        (Work(flops=4000.0, tiles=5), 0.03125, 1.6, "arithmetic"),
+        (Work(link_bytes=50.0), 0.03125, 0.5, "link"),
+        (Work(), 0.03125, 0.0, "latency"),
+    ],
+)
+def test_a_tasks_time_is_its_slowest_part(work, fixed, least, bound) -> None:  # type: ignore[no-untyped-def]
+    assert time_of(work, 4, MACHINE) == (pytest.approx(fixed), pytest.approx(least), bound)
+
+
+def test_arithmetic_that_a_machine_has_no_rate_for_is_refused() -> None:
+    with pytest.raises(PlanError, match="'toy' has no arithmetic rate for 'NVFP4'"):
+        time_of(Work(flops=1.0, dtype="NVFP4"), 4, MACHINE)
