@@ -15,7 +15,7 @@ __all__ = ["layer_svg"]
 
 WIDTH, LEFT, ROW, TOP = 1400, 190, 26, 64
 COLOURS = (
-    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#ff9da7", "#86bcb6",
+    "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#ff9da7", "#1f6f50",
     "#d37295", "#a0cbe8", "#8cd17d", "#b6992d", "#499894", "#d4a6c8", "#79706e", "#fabfd2", "#f1ce63", "#ffbe7d",
 )  # fmt: skip
 STYLE = (

@@ -13,7 +13,10 @@ __all__ = ["Field", "choices", "field_at", "fields", "known_fields"]
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field: `kind` is how its option is parsed, `type` the bare type of one value (of a table: of its values)."""
+    """One field: `kind` is how its option is parsed, `type` the bare type of one value (of a table: of its values).
+
+    argument: it is given by its place on the command line (`Meta(extra={"argument": True})`), not by its name.
+    """
 
     name: str
     kind: Literal["one", "many", "struct", "structs", "table"]
@@ -21,6 +24,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     required: bool
     default: Any
+    argument: bool = False
 
 
 def _inner(hint: Any) -> tuple[Any, str]:
@@ -36,6 +40,11 @@ def _inner(hint: Any) -> tuple[Any, str]:
             hint = kept[0] if len(kept) == 1 else str
         else:
             return hint, description
+
+
+def _is_argument(hint: Any) -> bool:
+    notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return any(isinstance(note, msgspec.Meta) and (note.extra or {}).get("argument", False) for note in notes)
 
 
 def _is_struct(hint: Any) -> bool:
@@ -74,6 +83,7 @@ def fields(type_: type[msgspec.Struct]) -> list[Field]:
                 description=description,
                 required=field.required,
                 default=None if field.required else default,
+                argument=_is_argument(hints[field.name]),
             )
         )
     return found

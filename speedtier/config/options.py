@@ -70,7 +70,9 @@ def _option(name: str, field: Field) -> inspect.Parameter:
     several = field.kind != "one"
     one = field.type if field.kind in ("one", "many") and field.type in _PLAIN else str
     hint: Any = list[one] if several else one  # type: ignore[valid-type]
-    note = typer.Option(help=_help(field), show_default=False)
+    note: Any = typer.Option(help=_help(field), show_default=False)
+    if field.argument:
+        note = typer.Argument(help=_help(field), show_default=False)
     return inspect.Parameter(name, _KEYWORD, default=None, annotation=Annotated[hint | None, note])
 
 

@@ -110,3 +110,31 @@ def test_help_shows_descriptions_and_defaults() -> None:
         "One of float32,",
     ):
         assert part in text
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    first: Annotated[str, msgspec.Meta(description="One file.", extra={"argument": True})]
+    second: Annotated[str, msgspec.Meta(description="The other.", extra={"argument": True})] = "none"
+    layer: Annotated[int, described("Layer.")] = 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["a", "b", "--layer", "2"], Compared(first="a", second="b", layer=2)),
+        (["--layer", "2", "a"], Compared(first="a", layer=2)),
+    ],
+)
+def test_a_field_may_be_given_by_its_place(arguments: list[str], expected: Compared) -> None:
+    seen: list[Compared] = []
+    app = typer.Typer()
+    app.command()(command(Compared, seen.append, help_="Compare."))
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert seen == [expected]
+
+
+def test_a_place_that_is_left_out_is_named() -> None:
+    app = typer.Typer()
+    app.command()(command(Compared, lambda one: None, help_="Compare."))
+    failed = CliRunner().invoke(app, [])
+    assert isinstance(failed.exception, ConfigError) and "first" in str(failed.exception)
