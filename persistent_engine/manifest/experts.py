@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from persistent_engine.manifest.operator import Operator, to_float
+from persistent_engine.manifest.formats import to_float
+from persistent_engine.manifest.operator import SELECTION, define
 
 __all__ = ["EXPERTS"]
 
@@ -61,26 +62,48 @@ def _down_add(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
 
 
 EXPERTS = (
-    Operator(
+    define(
         "expert_select",
-        ("logits", "bias", ">ids", ">weights"),
+        ("logits f32 [1,e]", "bias vector [1,e]", ">ids i32 [1,a]", ">weights f32 [1,a]"),
         ("groups", "kept_groups", "scaling", "renormalise"),
         "",
         _select,
+        flops="(6*e+3*a)*M",
+        warp_roles=SELECTION,
+        cpu="experts.select",
     ),
-    Operator(
+    define(
         "expert_gated",
-        ("gate_weight", "up_weight", "x", "ids", ">out"),
+        (
+            "gate_weight matrix [e*width,k] @ distinct(a,e,M)*rows/a*k",
+            "up_weight matrix [e*width,k] @ distinct(a,e,M)*rows/a*k",
+            "x f32 [1,k]",
+            "ids i32 [1,a]",
+            ">out f32 [1,rows]",
+        ),
         ("width",),
         "chosen experts x their hidden rows",
         _gated,
+        flops="(4*k+5)*rows*M",
+        extent="a*width",
+        cpu="experts.select_gated",
     ),
-    Operator(
+    define(
         "expert_down_add",
-        ("down_weight", "hidden", "ids", "weights", "residual", ">out"),
+        (
+            "down_weight matrix [e*width,k] @ distinct(a,e,M)*rows*k",
+            "hidden f32 [1,a*k]",
+            "ids i32 [1,a]",
+            "weights f32 [1,a]",
+            "residual f32 [1,rows]",
+            ">out f32 [1,rows]",
+        ),
         ("width",),
         "output rows",
         _down_add,
+        flops="(2*k+2)*a*rows*M",
+        extent="width",
+        cpu="experts.down_add",
     ),
 )
 """Expert weights are stacked by rows: expert e owns rows [e x width, (e+1) x width)."""

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from persistent_engine.manifest.attention import attend
-from persistent_engine.manifest.operator import Operator, from_float, rotate_half, to_float
-from persistent_engine.plan import Register
+from persistent_engine.manifest.formats import from_float, rotate_half, to_float
+from persistent_engine.manifest.operator import define
+from persistent_engine.plan import Register, Role
 
 __all__ = ["GQA"]
 
@@ -56,16 +57,46 @@ def _attend(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
 
 
 GQA = (
-    Operator(
+    define(
         "gqa_store",
-        ("key", "value", "weight", "cos_sin", ">key_state", ">value_state"),
+        (
+            "key f32 [1,d]",
+            "value f32 [1,d]",
+            "weight vector [1,d]",
+            "cos_sin vector [t,d] @ d*M",
+            ">key_state state [t,d] @ d*M",
+            ">value_state state [t,d] @ d*M",
+        ),
         ("eps", "normed", "tile"),
         "",
         _store,
+        flops="7*d*M",
+        cpu="gqa.store",
     ),
-    Operator("gqa_query", ("q", "weight", "cos_sin", ">out"), ("eps", "normed"), "heads", _query),
-    Operator(
-        "gqa_attend", ("query", "key_state", "value_state", ">scores", ">out"), ("scale", "tile"), "heads", _attend
+    define(
+        "gqa_query",
+        ("q f32 [1,rows*d]", "weight vector [1,d]", "cos_sin vector [t,d] @ d*M", ">out f32 [rows,d]"),
+        ("eps", "normed"),
+        "heads",
+        _query,
+        flops="7*d*rows*M",
+        cpu="gqa.query",
+    ),
+    define(
+        "gqa_attend",
+        (
+            "query f32 [h,d]",
+            "key_state state [t,d] @ min(T,t)*d*B",
+            "value_state state [t,d] @ min(T,t)*d*B",
+            ">scores f32 [h,t] @ h*min(T,t)*M",
+            ">out f32 [1,h*d]",
+        ),
+        ("scale", "tile"),
+        "heads",
+        _attend,
+        flops="(4*d+3)*min(T,t)*h*M",
+        device_role=Role.MLA,
+        cpu="gqa.attend",
     ),
 )
 """normed: 1 when queries and keys are RMS-normalised per head before rotation (Qwen3), 0 when not (Llama)."""

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from persistent_engine.manifest.operator import Operator, to_float
+from persistent_engine.manifest.formats import to_float
+from persistent_engine.manifest.operator import define
 from persistent_engine.plan import Register
 
 __all__ = ["LINEAR"]
@@ -43,10 +44,50 @@ def _gated(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
 
 
 LINEAR = (
-    Operator("embed", ("table", ">out"), (), "", _embed),
-    Operator("rmsnorm", ("x", "weight", ">out"), ("eps",), "", _rmsnorm),
-    Operator("matvec", ("weight", "x", ">out"), (), "output rows", _matvec),
-    Operator("matvec_add", ("weight", "x", "residual", ">out"), (), "output rows", _matvec_add),
-    Operator("gated", ("gate_weight", "up_weight", "x", ">out"), (), "output rows", _gated),
+    define(
+        "embed",
+        ("table matrix [v,k] @ k*M", ">out f32 [1,k]"),
+        (),
+        "",
+        _embed,
+        flops="0",
+        cpu="linear.embed",
+    ),
+    define(
+        "rmsnorm",
+        ("x f32 [1,k]", "weight vector [1,k]", ">out f32 [1,k]"),
+        ("eps",),
+        "",
+        _rmsnorm,
+        flops="4*k*M",
+        cpu="arithmetic.normalise",
+    ),
+    define(
+        "matvec",
+        ("weight matrix [rows,k]", "x f32 [1,k]", ">out f32 [1,rows]"),
+        (),
+        "output rows",
+        _matvec,
+        flops="2*rows*k*M",
+        cpu="linear.matvec",
+    ),
+    define(
+        "matvec_add",
+        ("weight matrix [rows,k]", "x f32 [1,k]", "residual f32 [1,rows]", ">out f32 [1,rows]"),
+        (),
+        "output rows",
+        _matvec_add,
+        flops="(2*k+1)*rows*M",
+        cpu="linear.matvec_add",
+    ),
+    define(
+        "gated",
+        ("gate_weight matrix [rows,k]", "up_weight matrix [rows,k]", "x f32 [1,k]", ">out f32 [1,rows]"),
+        (),
+        "output rows",
+        _gated,
+        flops="(4*k+5)*rows*M",
+        cpu="linear.gated",
+    ),
 )
 """embed: one row of the table, chosen by the TOKEN register. gated: silu(gate x) * (up x)."""

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from persistent_engine.manifest.attention import attend
-from persistent_engine.manifest.operator import Operator, from_float, rotate_pairs, to_float
-from persistent_engine.plan import Register
+from persistent_engine.manifest.formats import from_float, rotate_pairs, to_float
+from persistent_engine.manifest.operator import define
+from persistent_engine.plan import Register, Role
 
 __all__ = ["MLA"]
 
@@ -60,9 +61,63 @@ def _value(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
 
 
 MLA = (
-    Operator("mla_store", ("latent", "weight", "cos_sin", ">state"), ("eps", "rank", "rope"), "", _store),
-    Operator("mla_query", ("q", "kv_b", "cos_sin", ">out"), ("nope", "rope", "rank", "value"), "heads", _query),
-    Operator("mla_attend", ("query", "state", ">scores", ">out"), ("scale", "rank", "rope"), "heads", _attend),
-    Operator("mla_value", ("context", "kv_b", ">out"), ("nope", "value", "rank"), "heads", _value),
+    define(
+        "mla_store",
+        (
+            "latent f32 [1,rank+rope]",
+            "weight vector [1,rank]",
+            "cos_sin vector [t,rope] @ rope*M",
+            ">state state [t,rank+rope] @ (rank+rope)*M",
+        ),
+        ("eps", "rank", "rope"),
+        "",
+        _store,
+        flops="(4*rank+3*rope)*M",
+        cpu="mla.store",
+    ),
+    define(
+        "mla_query",
+        (
+            "q f32 [1,rows*(nope+rope)]",
+            "kv_b matrix [rows*(nope+value),rank] @ rows*nope*rank",
+            "cos_sin vector [t,rope] @ rope*M",
+            ">out f32 [rows,rank+rope]",
+        ),
+        ("nope", "rope", "rank", "value"),
+        "heads",
+        _query,
+        flops="(2*nope*rank+3*rope)*rows*M",
+        device_role=Role.MLA,
+        cpu="mla.query",
+    ),
+    define(
+        "mla_attend",
+        (
+            "query f32 [rows,rank+rope]",
+            "state state [t,rank+rope] @ min(T,t)*(rank+rope)*B",
+            ">scores f32 [rows,t] @ rows*min(T,t)*M",
+            ">out f32 [rows,rank]",
+        ),
+        ("scale", "rank", "rope"),
+        "heads",
+        _attend,
+        flops="(2*(rank+rope)+2*rank+3)*min(T,t)*rows*M",
+        device_role=Role.MLA,
+        cpu="mla.attend",
+    ),
+    define(
+        "mla_value",
+        (
+            "context f32 [rows,rank]",
+            "kv_b matrix [rows*(nope+value),rank] @ rows*value*rank",
+            ">out f32 [1,rows*value]",
+        ),
+        ("nope", "value", "rank"),
+        "heads",
+        _value,
+        flops="2*value*rank*rows*M",
+        device_role=Role.MLA,
+        cpu="mla.value",
+    ),
 )
 """`scores` is scratch: its content after a step is not defined."""

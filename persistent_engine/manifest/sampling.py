@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from persistent_engine.manifest.operator import Operator
+from persistent_engine.manifest.operator import SELECTION, define
 from persistent_engine.plan import Register
 
 __all__ = ["SAMPLING", "distribution", "uniform"]
@@ -53,5 +53,16 @@ def _sample(args: Sequence[np.ndarray], params: Sequence[float], rows: tuple[int
     regs[Register.NEXT] = min(chosen, int(np.flatnonzero(weights)[-1]))
 
 
-SAMPLING = (Operator("sample", ("logits", ">scratch"), (), "", _sample),)
+SAMPLING = (
+    define(
+        "sample",
+        ("logits f32 [1,v]", ">scratch f32 [2,v] @ 2*v"),
+        (),
+        "",
+        _sample,
+        flops="6*v*M",
+        warp_roles=SELECTION,
+        cpu="sampling.sample",
+    ),
+)
 """`scratch`: two rows, each as long as the vocabulary; its content after a step is not defined."""
