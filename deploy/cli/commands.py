@@ -14,7 +14,11 @@ from speedtier.errors import ConfigError
 
 __all__ = ["COMMANDS", "GROUPS", "Command"]
 
-GROUPS = {"bench": "Measure.", "nodes": "See and steer the servers behind a running router."}
+GROUPS = {
+    "bench": "Measure.",
+    "nodes": "See and steer the servers behind a running router.",
+    "plan": "Compile, check, draw and simulate decode plans.",
+}
 """What the commands of two words share."""
 
 
@@ -124,6 +128,48 @@ COMMANDS = (
         "deploy.nodes",
         "RemoveConfig",
         "remove",
+    ),
+    Command(
+        ("plan", "compile"),
+        "Compile a model for a machine into a plan file.",
+        "deploy.plan.compile",
+        "CompileConfig",
+        "compile_to_file",
+    ),
+    Command(
+        ("plan", "show"),
+        "Show a plan's queues, and a layer's tasks, as tables.",
+        "deploy.plan.show",
+        "ShowConfig",
+        "show",
+    ),
+    Command(
+        ("plan", "diff"),
+        "Show what differs between two plans.",
+        "deploy.plan.diff",
+        "DiffConfig",
+        "diff",
+    ),
+    Command(
+        ("plan", "simulate"),
+        "Say how long a step takes on a machine, and what it is spent on.",
+        "deploy.plan.simulate",
+        "SimulateConfig",
+        "simulate",
+    ),
+    Command(
+        ("plan", "trace"),
+        "Write a simulated step as Perfetto JSON.",
+        "deploy.plan.trace",
+        "TraceConfig",
+        "trace",
+    ),
+    Command(
+        ("plan", "timeline"),
+        "Draw one layer of a simulated step as an SVG.",
+        "deploy.plan.trace",
+        "TimelineConfig",
+        "timeline",
     ),
     Command(
         ("bench", "decode"),

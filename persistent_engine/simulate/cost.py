@@ -6,22 +6,13 @@ Invariant: a task's time follows from its work and the machine alone; nothing is
 import dataclasses
 from typing import Protocol
 
+from persistent_engine.manifest import Workload
 from persistent_engine.plan import Plan
 from persistent_engine.simulate.machine import Machine
 from persistent_engine.simulate.program import Bound
 from speedtier.errors import PlanError
 
-__all__ = ["Costs", "FixedCosts", "Load", "Work", "time_of"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Load:
-    """What one step has to do. context: tokens of state, the new ones included. batch: requests. tokens: of each
-    request in one step (1 + draft depth when a draft is verified)."""
-
-    context: int
-    batch: int = 1
-    tokens: int = 1
+__all__ = ["Costs", "FixedCosts", "Work", "time_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class Work:
 class Costs(Protocol):
     """Where the work of a plan's tasks comes from."""
 
-    def work(self, plan: Plan, task: int, load: Load) -> Work:
+    def work(self, plan: Plan, task: int, load: Workload) -> Work:
         """Work of row `task` of the plan's tasks in a step of `load`."""
         ...
 
@@ -65,7 +56,7 @@ class FixedCosts:
     def __init__(self, works: dict[int, Work] | None = None) -> None:
         self.works = works or {}
 
-    def work(self, plan: Plan, task: int, load: Load) -> Work:
+    def work(self, plan: Plan, task: int, load: Workload) -> Work:
         """As `Costs.work`."""
         return self.works.get(task, Work())
 

@@ -10,8 +10,9 @@ import heapq
 from collections import defaultdict
 from typing import Literal
 
+from persistent_engine.manifest import Workload
 from persistent_engine.plan import Plan, Task, Wait, Worker
-from persistent_engine.simulate.cost import Costs, Load, Work, time_of
+from persistent_engine.simulate.cost import Costs, Work, time_of
 from persistent_engine.simulate.lower import check_bucket
 from persistent_engine.simulate.machine import Machine
 from persistent_engine.simulate.program import Job, Lane, Program
@@ -32,7 +33,7 @@ class _Kernel:
     after: set[int] = dataclasses.field(default_factory=set)
 
 
-def _grouped(plan: Plan, costs: Costs, load: Load) -> list[_Kernel]:
+def _grouped(plan: Plan, costs: Costs, load: Workload) -> list[_Kernel]:
     """Kernels with those that each must follow, by the plan's queues and waits of the same epoch."""
     kernels: list[_Kernel] = []
     numbers: dict[tuple[int, ...], int] = {}
@@ -90,7 +91,7 @@ def _ordered(kernels: list[_Kernel]) -> list[int]:
     return order
 
 
-def kernels_of(plan: Plan, costs: Costs, machine: Machine, load: Load, launch: Launch = "graph") -> Program:
+def kernels_of(plan: Plan, costs: Costs, machine: Machine, load: Workload, launch: Launch = "graph") -> Program:
     """The program of one step, kernel by kernel.
 
     Raises: PlanError when operators cannot be put in an order, or `load` does not fit the plan's bucket.

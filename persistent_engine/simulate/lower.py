@@ -3,8 +3,9 @@
 Invariant: job i is task i; queues, waits and signals are the plan's own.
 """
 
+from persistent_engine.manifest import Workload
 from persistent_engine.plan import Event, Plan, Task, Wait, Worker
-from persistent_engine.simulate.cost import Costs, Load, time_of
+from persistent_engine.simulate.cost import Costs, time_of
 from persistent_engine.simulate.machine import Machine
 from persistent_engine.simulate.program import Job, Lane, Program
 from speedtier.errors import PlanError
@@ -12,7 +13,7 @@ from speedtier.errors import PlanError
 __all__ = ["program_of"]
 
 
-def program_of(plan: Plan, costs: Costs, machine: Machine, load: Load) -> Program:
+def program_of(plan: Plan, costs: Costs, machine: Machine, load: Workload) -> Program:
     """The program of one step of `load`.
 
     Raises: PlanError when a wait asks for another count than its event's signals, or when `load` does not fit the
@@ -61,7 +62,7 @@ def program_of(plan: Plan, costs: Costs, machine: Machine, load: Load) -> Progra
     )
 
 
-def check_bucket(plan: Plan, load: Load) -> None:
+def check_bucket(plan: Plan, load: Workload) -> None:
     """Raises: PlanError when the step of `load` is none that the plan is for."""
     first, last = plan.manifest.bucket
     if not first <= load.context <= last:

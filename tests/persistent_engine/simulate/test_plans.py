@@ -6,10 +6,10 @@ import pytest
 
 from persistent_engine.plan import Plan, Task
 from persistent_engine.simulate import (
-    BoxCosts,
     FixedCosts,
-    Load,
+    FormulaCosts,
     Work,
+    Workload,
     bounds_of,
     kernels_of,
     program_of,
@@ -41,7 +41,7 @@ def plan() -> Plan:
 
 
 def test_jobs_are_the_plans_tasks_in_its_queues(plan: Plan) -> None:
-    program = program_of(plan, BoxCosts(), MACHINE, Load(100))
+    program = program_of(plan, FormulaCosts(), MACHINE, Workload(100))
     assert len(program.jobs) == len(plan.tasks) and [job.task for job in program.jobs] == list(range(len(plan.tasks)))
     owners = {job: worker for worker, lane in enumerate(program.workers) for job in lane.queue}
     assert [owners[task] for task in range(len(plan.tasks))] == plan.tasks[:, Task.WORKER].tolist()
@@ -49,7 +49,7 @@ def test_jobs_are_the_plans_tasks_in_its_queues(plan: Plan) -> None:
 
 
 def test_a_compiled_plan_runs_within_its_bounds(plan: Plan) -> None:
-    program = program_of(plan, BoxCosts(), MACHINE, Load(100))
+    program = program_of(plan, FormulaCosts(), MACHINE, Workload(100))
     result, bounds = result_of(run(program)), bounds_of(program)
     assert result.step_s >= bounds.most_s > 0
     for worker in result.workers:
@@ -60,15 +60,15 @@ def test_a_compiled_plan_runs_within_its_bounds(plan: Plan) -> None:
 
 def test_one_worker_without_costs_of_syncing_takes_the_sum() -> None:
     one = build("tiny-gqa").plan
-    program = program_of(one, BoxCosts(), QUIET, Load(64))
+    program = program_of(one, FormulaCosts(), QUIET, Workload(64))
     assert result_of(run(program)).step_s == pytest.approx(sum(job.alone_s for job in program.jobs))
 
 
 def test_kernels_are_operators_of_a_layer_and_do_all_the_work(plan: Plan) -> None:
-    program = kernels_of(plan, BoxCosts(), MACHINE, Load(100))
+    program = kernels_of(plan, FormulaCosts(), MACHINE, Workload(100))
     labels = {(row[Task.LAYER], row[Task.LABEL], row[Task.OPERATOR]) for row in plan.tasks.tolist()}
     assert len(program.jobs) == len(labels)
-    whole = program_of(plan, BoxCosts(), MACHINE, Load(100))
+    whole = program_of(plan, FormulaCosts(), MACHINE, Workload(100))
     assert sum(job.memory_bytes for job in program.jobs) == pytest.approx(sum(job.memory_bytes for job in whole.jobs))
     assert sum(job.flops for job in program.jobs) == pytest.approx(sum(job.flops for job in whole.jobs))
     assert run(program).step_s == pytest.approx(bounds_of(program).queue_s)
@@ -76,30 +76,30 @@ def test_kernels_are_operators_of_a_layer_and_do_all_the_work(plan: Plan) -> Non
 
 @pytest.mark.parametrize("launch", ["graph", "host"])
 def test_launching_costs_what_the_machine_says(plan: Plan, launch) -> None:  # type: ignore[no-untyped-def]
-    free = run(kernels_of(plan, FixedCosts(), QUIET, Load(9))).step_s
+    free = run(kernels_of(plan, FixedCosts(), QUIET, Workload(9))).step_s
     costly = msgspec.structs.replace(QUIET, replay_s=2.0, launch_s=4.0)
-    kernels = len(kernels_of(plan, FixedCosts(), costly, Load(9)).jobs)
+    kernels = len(kernels_of(plan, FixedCosts(), costly, Workload(9)).jobs)
     assert free == 0.0
     each = 2.0 if launch == "graph" else 4.0
-    assert run(kernels_of(plan, FixedCosts(), costly, Load(9), launch)).step_s == pytest.approx(each * kernels)
+    assert run(kernels_of(plan, FixedCosts(), costly, Workload(9), launch)).step_s == pytest.approx(each * kernels)
 
 
 def test_a_host_that_launches_faster_than_kernels_run_costs_the_first_only(plan: Plan) -> None:
     works = {task: Work(cache_bytes=40_000.0) for task in range(len(plan.tasks))}
     machine = msgspec.structs.replace(QUIET, launch_s=1e-3)
-    alone = sum(job.alone_s for job in kernels_of(plan, FixedCosts(works), QUIET, Load(9)).jobs)
-    assert run(kernels_of(plan, FixedCosts(works), machine, Load(9), "host")).step_s == pytest.approx(alone + 1e-3)
+    alone = sum(job.alone_s for job in kernels_of(plan, FixedCosts(works), QUIET, Workload(9)).jobs)
+    assert run(kernels_of(plan, FixedCosts(works), machine, Workload(9), "host")).step_s == pytest.approx(alone + 1e-3)
 
 
 def test_what_does_not_fit_is_refused_by_name(plan: Plan) -> None:
     with pytest.raises(PlanError, match="context is 100000; this plan is for 1 to 512"):
-        program_of(plan, BoxCosts(), MACHINE, Load(100_000))
+        program_of(plan, FormulaCosts(), MACHINE, Workload(100_000))
     waits = plan.waits.copy()
     waits[0, 1] += 1
     tables = {name: getattr(plan, name) for name in ("devices", "buffers", "events", "workers", "tasks", "signals")}
     broken = Plan(plan.manifest, **tables, waits=np.ascontiguousarray(waits), args=plan.args, params=plan.params)
     with pytest.raises(PlanError, match="speedtier plan check"):
-        program_of(broken, BoxCosts(), MACHINE, Load(9))
+        program_of(broken, FormulaCosts(), MACHINE, Workload(9))
 
 
 @pytest.mark.parametrize(

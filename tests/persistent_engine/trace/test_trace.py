@@ -10,7 +10,7 @@ import pytest
 
 from persistent_engine.plan import Plan, Task
 from persistent_engine.runtime import Job
-from persistent_engine.simulate import BoxCosts, Load, program_of, run
+from persistent_engine.simulate import FormulaCosts, Workload, program_of, run
 from persistent_engine.trace import WHOLE_STEP, Trace, layer_svg, measured, perfetto, simulated
 from speedtier.errors import PlanError
 from tests.persistent_engine.rig import build
@@ -26,7 +26,7 @@ def plan() -> Plan:
 
 @pytest.fixture(scope="module")
 def trace(plan: Plan) -> Trace:
-    return simulated(plan, run(program_of(plan, BoxCosts(), MACHINE, Load(100))))
+    return simulated(plan, run(program_of(plan, FormulaCosts(), MACHINE, Workload(100))))
 
 
 def test_a_simulated_trace_has_every_task_once_and_none_overlap(plan: Plan, trace: Trace) -> None:
@@ -38,7 +38,7 @@ def test_a_simulated_trace_has_every_task_once_and_none_overlap(plan: Plan, trac
 
 
 def test_several_epochs_follow_each_other(plan: Plan) -> None:
-    timeline = run(program_of(plan, BoxCosts(), MACHINE, Load(100)))
+    timeline = run(program_of(plan, FormulaCosts(), MACHINE, Workload(100)))
     both = simulated(plan, timeline, epochs=2)
     assert {span.epoch for span in both.spans} == {2, 3} and len(both.spans) == 2 * len(plan.tasks)
     leader = [span for span in both.spans if span.worker == 0]

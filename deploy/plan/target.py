@@ -1,0 +1,38 @@
+"""From what a person types (a model, a machine) to facts, profiles and plans.
+
+Invariant: a name that nobody knows is refused with those that are known.
+"""
+
+from pathlib import Path
+
+from deploy.checkpoints import NAMES, ensure
+from persistent_engine.compile import compile_plan, this_cpu
+from persistent_engine.models import ModelFacts, read_facts
+from persistent_engine.plan import Plan
+from persistent_engine.simulate import Machine, this_machine
+from speedtier.errors import ConfigError
+
+__all__ = ["compile_for", "facts_for", "machine_of"]
+
+
+def facts_for(model: str) -> ModelFacts:
+    """Facts of a small checkpoint by name, or of the checkpoint in a directory. Raises: SpeedtierError."""
+    return read_facts(ensure(model) if model in NAMES else Path(model))
+
+
+def machine_of(device: str, plan: Plan) -> Machine:
+    """The machine called `device`. Raises: ConfigError."""
+    if device == "cpu":
+        return this_machine(len(plan.workers))
+    raise ConfigError(f"device is {device!r}; choose one of cpu")
+
+
+def compile_for(
+    model: str, device: str, context: int, batch: int = 1, draft_depth: int = 0, policy: str = "list", workers: int = 0
+) -> Plan:
+    """A plan of `model` for `device`. Raises: ConfigError, PlanError."""
+    if device != "cpu":
+        raise ConfigError(f"device is {device!r}; choose one of cpu")
+    if batch > 1 or draft_depth:
+        raise ConfigError("a CPU plan decodes one token of one request; give --batch 1 and --draft-depth 0")
+    return compile_plan(facts_for(model), this_cpu(workers), capacity=context, policy=policy)
