@@ -59,7 +59,7 @@ async def _serve(config: RouterConfig) -> None:
         loop.add_signal_handler(number, end.set)
     async with running(config) as url:
         gc.collect()
-        gc.freeze()  # what is here now stays: looking through it again costs 0.3 s a time where vLLM's parsers are loaded
+        gc.freeze()  # what is here stays; looking through it again takes 0.3 s where vLLM's parsers are loaded
         _LOG.info("router serves on %s", url)
         await end.wait()
     _LOG.info("router has ended")

@@ -19,7 +19,7 @@ _FROZEN = pytest.StashKey[bool]()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Once vLLM is loaded a full collection takes 0.3 s, which no test of a timeout should see: leave its objects out."""
+    """Leave vLLM out of collections once it is loaded: each takes 0.3 s, which no test of a timeout should see."""
     if "vllm" in sys.modules and not item.config.stash.get(_FROZEN, False):
         gc.collect()
         gc.freeze()
