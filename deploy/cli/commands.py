@@ -144,6 +144,13 @@ COMMANDS = (
         "show",
     ),
     Command(
+        ("plan", "check"),
+        "Check a plan against all rules, and write its certificate when it keeps them.",
+        "deploy.plan.check",
+        "CheckConfig",
+        "check_plan",
+    ),
+    Command(
         ("plan", "diff"),
         "Show what differs between two plans.",
         "deploy.plan.diff",

@@ -1,5 +1,6 @@
 """`speedtier plan ...` as a user types it."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from deploy.plan.diff import differences
 from deploy.plan.files import read
-from persistent_engine.plan import Task
+from persistent_engine.check import load_certificate, verify
+from persistent_engine.plan import Task, Wait, encode
 
 
 def plan(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -128,3 +130,26 @@ def test_manifests_that_differ_are_told_by_field(file: str) -> None:
     told = {what: (first, second) for what, first, second in differences(one, other)}
     assert told["manifest: device"] == ("cpu", "other") and told["manifest: bucket"] == ("(1, 512)", "(1, 9)")
     assert told["manifest: names"][1] == "extra" and "capacity" in told["manifest: limits"][1]
+
+
+def test_check_certifies_a_plan_that_keeps_the_rules(file: str, tmp_path: Path) -> None:
+    copy, elsewhere = tmp_path / "copy.plan", tmp_path / "elsewhere"
+    copy.write_bytes(Path(file).read_bytes())
+    done = plan("check", str(copy))
+    assert done.returncode == 0, done.stderr
+    verify(read(str(copy)), load_certificate((tmp_path / "copy.plan.certificate").read_bytes()))
+    assert plan("check", str(copy), "--certificate", str(elsewhere)).returncode == 0
+    assert elsewhere.read_bytes() == (tmp_path / "copy.plan.certificate").read_bytes()
+
+
+def test_check_names_the_rule_and_the_witness_and_leaves_no_certificate(file: str, tmp_path: Path) -> None:
+    whole = read(file)
+    waits = whole.waits.copy()
+    waits[0, Wait.COUNT] += 1
+    broken = tmp_path / "broken.plan"
+    broken.write_bytes(encode(dataclasses.replace(whole, waits=waits)))
+    old = tmp_path / "broken.plan.certificate"
+    old.write_bytes(b"of an earlier plan")
+    done = plan("check", str(broken))
+    assert done.returncode == 1 and not old.exists()
+    assert "P4: " in done.stderr and "[" in done.stderr and f"{broken} is refused" in done.stderr
