@@ -4,7 +4,7 @@ from persistent_engine.models.facts import ExpertFacts, ModelFacts
 from persistent_engine.models.graph import Box, Graph
 from persistent_engine.plan import Dtype
 
-__all__ = ["add_embedding", "add_feed_forward", "add_head", "add_norm", "add_projection"]
+__all__ = ["add_embedding", "add_feed_forward", "add_logits", "add_norm", "add_projection", "add_sample"]
 
 
 def add_norm(graph: Graph, layer: int, x: str, weight: str, width: int, eps: float, out: str) -> str:
@@ -16,10 +16,18 @@ def add_norm(graph: Graph, layer: int, x: str, weight: str, width: int, eps: flo
 
 
 def add_projection(
-    graph: Graph, layer: int, weight: str, x: str, rows: int, cols: int, out: str, residual: str | None = None
+    graph: Graph,
+    layer: int,
+    weight: str,
+    x: str,
+    rows: int,
+    cols: int,
+    out: str,
+    residual: str | None = None,
+    kept: bool = False,
 ) -> str:
-    """out = weight x (+ residual)."""
-    graph.weight(weight, rows, cols)
+    """out = weight x (+ residual). kept: as `Graph.weight`."""
+    graph.weight(weight, rows, cols, kept=kept)
     graph.activation(out, rows)
     boxes = [Box(weight, "rows"), Box(x)]
     if residual is not None:
@@ -46,9 +54,12 @@ def _add_gated(graph: Graph, layer: int, prefix: str, x: str, width: int, hidden
     return out
 
 
-def _add_experts(graph: Graph, layer: int, facts: ModelFacts, experts: ExpertFacts, x: str, residual: str) -> str:
-    tag, prefix, hidden = f"layers.{layer}", f"model.layers.{layer}.mlp", facts.hidden
-    logits = add_projection(graph, layer, f"{prefix}.gate.weight", x, experts.count, hidden, f"{tag}.router")
+def _add_experts(
+    graph: Graph, layer: int, facts: ModelFacts, experts: ExpertFacts, x: str, residual: str, tag: str
+) -> str:
+    prefix, hidden = f"model.layers.{layer}.mlp", facts.hidden
+    router = f"{prefix}.gate.weight"
+    logits = add_projection(graph, layer, router, x, experts.count, hidden, f"{tag}.router", kept=True)
     bias = graph.vector(f"{prefix}.gate.e_score_correction_bias", experts.count)
     ids = graph.activation(f"{tag}.expert_ids", experts.active, dtype=Dtype.I32)
     weights = graph.activation(f"{tag}.expert_weights", experts.active)
@@ -93,13 +104,14 @@ def _add_experts(graph: Graph, layer: int, facts: ModelFacts, experts: ExpertFac
     return out
 
 
-def add_feed_forward(graph: Graph, layer: int, facts: ModelFacts, residual: str) -> str:
-    """The second half of a layer: norm, dense or routed feed-forward, residual."""
-    tag, prefix = f"layers.{layer}", f"model.layers.{layer}"
+def add_feed_forward(graph: Graph, layer: int, facts: ModelFacts, residual: str, tag: str = "") -> str:
+    """The second half of a layer: norm, dense or routed feed-forward, residual. tag: before the names of activations,
+    default `layers.<layer>`."""
+    tag, prefix = tag or f"layers.{layer}", f"model.layers.{layer}"
     weight = f"{prefix}.post_attention_layernorm.weight"
     x = add_norm(graph, layer, residual, weight, facts.hidden, facts.eps, f"{tag}.mlp_norm")
     if facts.experts is not None and layer >= facts.experts.dense_layers:
-        return _add_experts(graph, layer, facts, facts.experts, x, residual)
+        return _add_experts(graph, layer, facts, facts.experts, x, residual, tag)
     inner = _add_gated(graph, layer, f"{prefix}.mlp", x, facts.intermediate, facts.hidden, f"{tag}.hidden")
     down = f"{prefix}.mlp.down_proj.weight"
     return add_projection(graph, layer, down, inner, facts.hidden, facts.intermediate, f"{tag}.out", residual)
@@ -107,17 +119,22 @@ def add_feed_forward(graph: Graph, layer: int, facts: ModelFacts, residual: str)
 
 def add_embedding(graph: Graph, facts: ModelFacts) -> str:
     """The residual stream at the start: the row of the input token."""
-    table = graph.weight("model.embed_tokens.weight", facts.vocabulary, facts.hidden)
+    table = graph.weight("model.embed_tokens.weight", facts.vocabulary, facts.hidden, kept=True)
     x = graph.activation("embedding", facts.hidden)
     graph.add("embed", x, -1, Box(table), Box(x))
     return x
 
 
-def add_head(graph: Graph, facts: ModelFacts, residual: str) -> None:
-    """Final norm, logits, next token."""
-    last = facts.layers
-    x = add_norm(graph, last, residual, "model.norm.weight", facts.hidden, facts.eps, "final_norm")
+def add_logits(graph: Graph, facts: ModelFacts, residual: str, layer: int, norm: str, tag: str = "") -> tuple[str, str]:
+    """Norm and head: the normalised hidden values and the logits. tag: before their names."""
+    x = add_norm(graph, layer, residual, norm, facts.hidden, facts.eps, f"{tag}final_norm")
     weight = "model.embed_tokens.weight" if facts.tied else "lm_head.weight"
-    logits = add_projection(graph, last, weight, x, facts.vocabulary, facts.hidden, "logits")
+    out = f"{tag}logits"
+    return x, add_projection(graph, layer, weight, x, facts.vocabulary, facts.hidden, out, kept=True)
+
+
+def add_sample(graph: Graph, facts: ModelFacts, residual: str) -> None:
+    """Final norm, logits, next token."""
+    _, logits = add_logits(graph, facts, residual, facts.layers, "model.norm.weight")
     scratch = graph.activation("sample_scratch", facts.vocabulary, rows=2)
-    graph.add("sample", "next_token", last, Box(logits), Box(scratch))
+    graph.add("sample", "next_token", facts.layers, Box(logits), Box(scratch))

@@ -3,9 +3,9 @@
 from persistent_engine.models.blocks import (
     add_embedding,
     add_feed_forward,
-    add_head,
     add_norm,
     add_projection,
+    add_sample,
 )
 from persistent_engine.models.facts import GqaFacts, ModelFacts
 from persistent_engine.models.graph import Box, Graph
@@ -66,4 +66,4 @@ def build_gqa(graph: Graph, facts: ModelFacts, tile: int) -> None:
     for layer in range(facts.layers):
         x = _add_attention(graph, layer, facts, facts.attention, x, tile)
         x = add_feed_forward(graph, layer, facts, x)
-    add_head(graph, facts, x)
+    add_sample(graph, facts, x)

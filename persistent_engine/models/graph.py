@@ -50,12 +50,14 @@ class Node:
 
 @dataclasses.dataclass
 class Graph:
-    """Nodes in program order and the buffers they name."""
+    """Nodes in program order and the buffers they name. kept_dtype: of the matrices that quantised checkpoints leave
+    alone (embedding, head, router); default as the others."""
 
     model: str
     capacity: int
     weight_dtype: Dtype
     state_dtype: Dtype
+    kept_dtype: Dtype | None = None
     buffers: dict[str, Buffer] = dataclasses.field(default_factory=dict)
     nodes: list[Node] = dataclasses.field(default_factory=list)
 
@@ -63,9 +65,10 @@ class Graph:
         """Declare a per-step buffer; gives its name."""
         return self._declare(Buffer(name, BufferKind.ACTIVATION, dtype, rows, cols))
 
-    def weight(self, name: str, rows: int, cols: int, *sources: str) -> str:
-        """Declare a matrix of the checkpoint, in the checkpoint's dtype."""
-        return self._declare(Buffer(name, BufferKind.WEIGHT, self.weight_dtype, rows, cols, sources or (name,)))
+    def weight(self, name: str, rows: int, cols: int, *sources: str, kept: bool = False) -> str:
+        """Declare a matrix of the checkpoint, in the checkpoint's dtype. kept: one that is not quantised."""
+        dtype = self.kept_dtype if kept and self.kept_dtype is not None else self.weight_dtype
+        return self._declare(Buffer(name, BufferKind.WEIGHT, dtype, rows, cols, sources or (name,)))
 
     def vector(self, name: str, cols: int, *sources: str) -> str:
         """Declare a vector of the checkpoint (norm weight, bias); float32 whatever the checkpoint's dtype."""
@@ -79,6 +82,10 @@ class Graph:
     def state(self, name: str, width: int) -> str:
         """Declare a plane of the slot; the name is the plane's name in the KvLayout."""
         return self._declare(Buffer(name, BufferKind.STATE, self.state_dtype, self.capacity, width))
+
+    def carried(self, name: str, cols: int, dtype: Dtype) -> str:
+        """Declare a row that one step leaves for the next."""
+        return self._declare(Buffer(name, BufferKind.STATE, dtype, 1, cols))
 
     def add(
         self, operator: str, label: str, layer: int, *boxes: Box, params: tuple[float, ...] = (), rows: int = 1
