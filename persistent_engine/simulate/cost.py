@@ -18,15 +18,16 @@ __all__ = ["Costs", "FixedCosts", "Work", "time_of"]
 @dataclasses.dataclass(frozen=True, slots=True)
 class Work:
     """Of one task in one step. memory_bytes: from and to the device's memory. cache_bytes: that the on-chip cache
-    serves. link_bytes: sent to each of `peers` other devices. flops, and the dtype that they are done in. trips:
-    dependent round trips to memory or cache before the result is there (1: ask, get). tiles: that lanes share."""
+    serves. link_bytes: sent to other devices, all together. flops, and the dtype that they are done in. memory_trips,
+    cache_trips: round trips that follow one another before the first result can be made. tiles: that lanes share."""
 
     memory_bytes: float = 0.0
     cache_bytes: float = 0.0
     link_bytes: float = 0.0
     flops: float = 0.0
     dtype: str = "BF16"
-    trips: float = 1.0
+    memory_trips: int = 0
+    cache_trips: int = 0
     tiles: int = 1
 
     def __add__(self, other: "Work") -> "Work":
@@ -37,7 +38,8 @@ class Work:
             self.link_bytes + other.link_bytes,
             self.flops + other.flops,
             self.dtype if self.flops >= other.flops else other.dtype,
-            max(self.trips, other.trips),
+            max(self.memory_trips, other.memory_trips),
+            max(self.cache_trips, other.cache_trips),
             self.tiles + other.tiles,
         )
 
@@ -82,6 +84,5 @@ def time_of(work: Work, lanes: int, machine: Machine) -> tuple[float, float, Bou
         "link": work.link_bytes / machine.link_bytes_per_s,
     }
     bound = max(times, key=lambda name: times[name])
-    trip = machine.hbm_s if work.memory_bytes else machine.l2_s if work.cache_bytes else 0.0
-    fixed = machine.task_s + work.trips * trip
+    fixed = machine.task_s + work.memory_trips * machine.hbm_s + work.cache_trips * machine.l2_s
     return fixed, times[bound], bound if times[bound] else "latency"

@@ -1,7 +1,8 @@
 """Costs of a plan's tasks from the formulas of their operators.
 
 What a task reads of weights and state comes from its device's memory; activations are served by the on-chip cache,
-which holds them all; what it writes to another device goes over a link.
+which holds them all; what it writes to another device goes over a link. Numbers that say where to read (token ids,
+experts, chosen positions) are read before what they point at, so they cost a round trip of their own.
 """
 
 from persistent_engine.manifest import OPERATORS, Operator, Workload, cost
@@ -11,57 +12,86 @@ from speedtier.errors import PlanError
 
 __all__ = ["FormulaCosts"]
 
+PASSES = {"index_select": 3}
+"""Times that an operator goes over what it reads, where that is not once. index_select: radix selection of 32-bit keys
+by 11-bit digits ("Parallel Top-K Algorithms on GPU: A Comprehensive Study and New Methods", SC 2023)."""
+
 _BY_NAME = {operator.name: operator for operator in OPERATORS}
 
 
+_Use = tuple[int, int, int, int, bool, bool]
+"""An argument: rows and columns of its box, dtype, kind, whether it is on the task's device, whether it is a matrix."""
+
+
+class _Rows:
+    """A plan's tables as lists, which are read faster by the row, and its operators."""
+
+    def __init__(self, plan: Plan) -> None:
+        missing = [name for name in plan.manifest.operators if name not in _BY_NAME]
+        if missing:
+            raise PlanError(f"operators {', '.join(missing)} are not in the manifest; compile the plan again")
+        self.plan = plan
+        self.operators = [_BY_NAME[name] for name in plan.manifest.operators]
+        self.tasks, self.args, self.buffers = plan.tasks.tolist(), plan.args.tolist(), plan.buffers.tolist()
+        self.params = plan.params[:, 0].tolist()
+
+
 class FormulaCosts:
-    """`Costs` by `manifest.cost`. Operators are found by the names in the plan's manifest."""
+    """`Costs` by `manifest.cost`. Operators are found by the names in the plan's manifest.
+
+    Tasks of one shape have one cost, so it is worked out once for each shape and step.
+    """
 
     def __init__(self) -> None:
-        self._operators: dict[int, list[Operator]] = {}
-
-    def _operator(self, plan: Plan, number: int) -> Operator:
-        known = self._operators.get(id(plan))
-        if known is None:
-            missing = [name for name in plan.manifest.operators if name not in _BY_NAME]
-            if missing:
-                raise PlanError(f"operators {', '.join(missing)} are not in the manifest; compile the plan again")
-            known = self._operators[id(plan)] = [_BY_NAME[name] for name in plan.manifest.operators]
-        return known[number]
+        self._rows: _Rows | None = None
+        self._known: dict[tuple[object, ...], Work] = {}
 
     def work(self, plan: Plan, task: int, load: Workload) -> Work:
         """As `Costs.work`. Raises: PlanError for arguments that do not fit their operator."""
-        row = plan.tasks[task].tolist()
-        operator = self._operator(plan, row[Task.OPERATOR])
-        args = plan.args[row[Task.ARG_FIRST] : row[Task.ARG_FIRST] + row[Task.ARG_COUNT]].tolist()
-        buffers = [plan.buffers[arg[Arg.BUFFER]].tolist() for arg in args]
-        dtypes = [Dtype(buffer[BufferRow.DTYPE]) for buffer in buffers]
+        if self._rows is None or self._rows.plan is not plan:
+            self._rows = _Rows(plan)
+        rows = self._rows
+        row = rows.tasks[task]
+        args = rows.args[row[Task.ARG_FIRST] : row[Task.ARG_FIRST] + row[Task.ARG_COUNT]]
+        uses = []
+        for arg in args:
+            buffer = rows.buffers[arg[Arg.BUFFER]]
+            size = (arg[Arg.ROW_LAST] - arg[Arg.ROW_FIRST], arg[Arg.COL_LAST] - arg[Arg.COL_FIRST])
+            here = buffer[BufferRow.DEVICE] == row[Task.DEVICE]
+            uses.append((*size, buffer[BufferRow.DTYPE], buffer[BufferRow.KIND], here, buffer[BufferRow.ROWS] > 1))
         first, count = row[Task.PARAM_FIRST], row[Task.PARAM_COUNT]
-        try:
-            costs = cost(
-                operator,
-                [(a[Arg.ROW_FIRST], a[Arg.ROW_LAST], a[Arg.COL_FIRST], a[Arg.COL_LAST]) for a in args],
-                dtypes,
-                plan.params[first : first + count, 0].tolist(),
-                (row[Task.ROW_FIRST], row[Task.ROW_LAST]),
-                load,
-            )
-        except ValueError as error:
-            raise PlanError(f"task {task}: {error}; `speedtier plan check` says more") from error
-        memory = cache = link = 0.0
-        for buffer, size in zip(buffers, costs.bytes, strict=True):
-            if buffer[BufferRow.DEVICE] != row[Task.DEVICE]:
-                link += size
-            elif buffer[BufferRow.KIND] == BufferKind.ACTIVATION:
-                cache += size
-            else:
-                memory += size
-        arithmetic = next(
-            (
-                dtype
-                for dtype, buffer in zip(dtypes, buffers, strict=True)
-                if buffer[BufferRow.KIND] != BufferKind.ACTIVATION and buffer[BufferRow.ROWS] > 1
-            ),
-            Dtype.F32,
-        )
-        return Work(memory, cache, link, costs.flops, arithmetic.name, 1.0, row[Task.TILES])
+        params = tuple(rows.params[first : first + count])
+        operator = rows.operators[row[Task.OPERATOR]]
+        shape = (operator.name, *uses, params, row[Task.ROW_FIRST], row[Task.ROW_LAST], row[Task.TILES], load)
+        work = self._known.get(shape)
+        if work is None:
+            span = (row[Task.ROW_FIRST], row[Task.ROW_LAST])
+            try:
+                work = _work(operator, uses, params, span, row[Task.TILES], load)
+            except ValueError as error:
+                raise PlanError(f"task {task}: {error}; `speedtier plan check` says more") from error
+            self._known[shape] = work
+        return work
+
+
+def _work(
+    operator: Operator, uses: list[_Use], params: tuple[float, ...], span: tuple[int, int], tiles: int, load: Workload
+) -> Work:
+    boxes = [(0, rows, 0, cols) for rows, cols, *_ in uses]
+    dtypes = [Dtype(use[2]) for use in uses]
+    costs = cost(operator, boxes, dtypes, params, span, load)
+    memory = cache = link = 0.0
+    passes, pointed, arithmetic = PASSES.get(operator.name, 1), False, None
+    for use, dtype, size, written in zip(uses, dtypes, costs.bytes, costs.written, strict=True):
+        _, _, _, kind, here, matrix = use
+        pointed |= dtype is Dtype.I32 and not written
+        if not here:
+            link += size
+        elif kind == BufferKind.ACTIVATION:
+            cache += size if written else size * passes
+        else:
+            memory += size
+            if matrix and arithmetic is None:
+                arithmetic = dtype
+    trips = (1, int(pointed)) if memory else (0, passes + int(pointed) if cache else 0)
+    return Work(memory, cache, link, costs.flops, (Dtype.F32 if arithmetic is None else arithmetic).name, *trips, tiles)

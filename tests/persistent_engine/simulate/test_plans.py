@@ -105,10 +105,10 @@ def test_what_does_not_fit_is_refused_by_name(plan: Plan) -> None:
 @pytest.mark.parametrize(
     ("work", "fixed", "least", "bound"),
     [
-        (Work(memory_bytes=1000.0, tiles=4), 0.53125, 1.0, "memory"),
-        (Work(memory_bytes=1000.0, tiles=1), 0.53125, 2.0, "lanes"),
-        (Work(memory_bytes=1000.0, tiles=5), 0.53125, 1.0, "memory"),
-        (Work(cache_bytes=8000.0, tiles=8, trips=2), 0.28125, 4.0, "lanes"),
+        (Work(memory_bytes=1000.0, memory_trips=1, tiles=4), 0.53125, 1.0, "memory"),
+        (Work(memory_bytes=1000.0, memory_trips=1, tiles=1), 0.53125, 2.0, "lanes"),
+        (Work(memory_bytes=1000.0, memory_trips=1, tiles=5), 0.53125, 1.0, "memory"),
+        (Work(cache_bytes=8000.0, tiles=8, cache_trips=2), 0.28125, 4.0, "lanes"),
         (Work(flops=4000.0, tiles=4), 0.03125, 1.0, "arithmetic"),
         (Work(flops=4000.0, tiles=2, dtype="FP8"), 0.03125, 1.0, "arithmetic"),
         (Work(flops=4000.0, tiles=5), 0.03125, 1.6, "arithmetic"),
