@@ -2,10 +2,14 @@
 
 What a task reads of weights and state comes from its device's memory; activations are served by the on-chip cache,
 which holds them all; what it writes to another device goes over a link. Numbers that say where to read (token ids,
-experts, chosen positions) are read before what they point at, so they cost a round trip of their own.
+experts, chosen positions) are read before what they point at, so they cost a round trip of their own. Tasks that draft
+run one token of each request, whatever the step verifies.
 """
 
+import dataclasses
+
 from persistent_engine.manifest import OPERATORS, Operator, Workload, cost
+from persistent_engine.models.dsa import DRAFT
 from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Plan, Task
 from persistent_engine.simulate.cost import Work
 from speedtier.errors import PlanError
@@ -34,6 +38,7 @@ class _Rows:
         self.operators = [_BY_NAME[name] for name in plan.manifest.operators]
         self.tasks, self.args, self.buffers = plan.tasks.tolist(), plan.args.tolist(), plan.buffers.tolist()
         self.params = plan.params[:, 0].tolist()
+        self.drafts = {number for number, name in enumerate(plan.manifest.names) if name.startswith(DRAFT)}
 
 
 class FormulaCosts:
@@ -52,6 +57,8 @@ class FormulaCosts:
             self._rows = _Rows(plan)
         rows = self._rows
         row = rows.tasks[task]
+        if load.tokens > 1 and row[Task.LABEL] in rows.drafts:
+            load = dataclasses.replace(load, tokens=1)
         args = rows.args[row[Task.ARG_FIRST] : row[Task.ARG_FIRST] + row[Task.ARG_COUNT]]
         uses = []
         for arg in args:

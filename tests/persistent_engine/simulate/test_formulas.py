@@ -86,3 +86,13 @@ def test_arguments_that_do_not_fit_and_operators_that_nobody_knows_are_refused(p
     manifest = msgspec.structs.replace(plan.manifest, operators=("guess", *plan.manifest.operators[1:]))
     with pytest.raises(PlanError, match="operators guess are not in the manifest"):
         FormulaCosts().work(dataclasses.replace(plan, manifest=manifest), task, Workload(9))
+
+
+def test_a_task_that_drafts_runs_one_token_whatever_the_step_verifies(plan: Plan) -> None:
+    task = tasks(plan, "matvec")[0]
+    names = list(plan.manifest.names)
+    names[plan.tasks[task, Task.LABEL]] = "draft.0.q"
+    drafting = dataclasses.replace(plan, manifest=msgspec.structs.replace(plan.manifest, names=tuple(names)))
+    four, one = Workload(100, 2, 4), Workload(100, 2, 1)
+    assert FormulaCosts().work(drafting, task, four) == FormulaCosts().work(plan, task, one)
+    assert FormulaCosts().work(plan, task, four) != FormulaCosts().work(plan, task, one)
