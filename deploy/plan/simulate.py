@@ -22,7 +22,10 @@ CAUSES = {
     "link": "links between devices",
     "latency": "first byte of a task",
     "shared": "others on the same memory",
-    "signal": "signals and waits",
+    "launch": "starting and draining kernels",
+    "signal": "signals",
+    "hop": "hops between devices",
+    "wait": "waits",
     "gate": "between steps",
 }
 

@@ -113,17 +113,19 @@ def kernels_of(plan: Plan, costs: Costs, machine: Machine, load: Workload, launc
         if launch == "host":
             waits.append((hosts + place, 0))
             events.append((1, kernel.device))
+        launch_s = machine.drain_s + (machine.replay_s if launch == "graph" else 0.0)
         jobs.append(
             Job(
                 task=kernel.task,
                 operator=kernel.operator,
                 waits=tuple(waits),
                 signals=((event_of[number], 1),) if number in far else (),
-                fixed_s=fixed - machine.task_s + machine.drain_s + (machine.replay_s if launch == "graph" else 0.0),
+                fixed_s=fixed - machine.task_s + launch_s,
                 memory_bytes=kernel.work.memory_bytes,
                 least_s=least,
                 bound=bound,
                 flops=kernel.work.flops,
+                launch_s=launch_s,
             )
         )
         queues[kernel.device].append(place)

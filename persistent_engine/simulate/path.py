@@ -6,14 +6,17 @@ Invariant: the parts of a path add up to its length, and each second of it has o
 import dataclasses
 from typing import Literal
 
-from persistent_engine.simulate.program import Job
+from persistent_engine.simulate.program import Job, Program
 from persistent_engine.simulate.timeline import NOBODY, Timeline
 
 __all__ = ["Cause", "Link", "critical_path"]
 
-Cause = Literal["memory", "lanes", "cache", "arithmetic", "link", "latency", "shared", "signal", "gate"]
-"""`Bound`'s causes, and: shared, what other draws on the same memory cost; signal, from one task's end to the next
-one's being let go on (fence, counter, hop, poll, or a look at a wait that held); gate, between steps."""
+Cause = Literal[
+    "memory", "lanes", "cache", "arithmetic", "link", "latency", "shared", "launch", "signal", "hop", "wait", "gate"
+]
+"""`Bound`'s causes, and: shared, what other draws on the same memory cost; launch, starting and draining kernels;
+signal, from a task's end to its counter's being there; hop, more of that between devices; wait, until that is seen, or
+a look at a wait that held; gate, between steps."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,7 +32,16 @@ def _own(job: Job, took: float) -> list[tuple[Cause, float]]:
     stream = took - job.fixed_s
     alone = min(job.least_s, stream)
     parts: list[tuple[Cause, float]] = [("shared", stream - alone), (job.bound, alone)]
-    return [part for part in (*parts, ("latency", min(took, job.fixed_s))) if part[1] > 0]
+    parts += [("latency", job.fixed_s - job.launch_s), ("launch", job.launch_s)]
+    return [part for part in parts if part[1] > 0]
+
+
+def _between(program: Program, gap: float) -> list[tuple[Cause, float]]:
+    """From a producer's end to the start of a job that it let go on."""
+    seen = min(program.wait_s, gap)
+    said = min(program.signal_s, gap - seen)
+    parts: list[tuple[Cause, float]] = [("wait", seen), ("hop", gap - seen - said), ("signal", said)]
+    return [part for part in parts if part[1] > 0]
 
 
 def critical_path(timeline: Timeline) -> list[Link]:
@@ -53,13 +65,14 @@ def critical_path(timeline: Timeline) -> list[Link]:
         if source == NOBODY:
             source = before[current]
             if begin[current] > reach[current]:
-                links.append(Link(current, "signal", begin[current] - reach[current]))
+                links.append(Link(current, "wait", begin[current] - reach[current]))
             if source == NOBODY and reach[current] > start:
                 links.append(Link(current, "gate", reach[current] - start))
         elif finish[source] > begin[current] or finish[source] < start:
             links.append(Link(current, "gate", begin[current] - start))  # a credit of the epoch before
             source = NOBODY
         else:
-            links.append(Link(current, "signal", begin[current] - finish[source]))
+            gap = begin[current] - finish[source]
+            links += [Link(current, cause, seconds) for cause, seconds in _between(program, gap)]
         current = source
     return links[::-1]

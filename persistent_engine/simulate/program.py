@@ -25,7 +25,8 @@ class Job:
 
     fixed_s: before its first byte moves. memory_bytes: drawn from the device's memory, shared with others. least_s:
     from first byte to last when it has the memory to itself; memory_bytes / least_s is the most it draws. bound: what
-    least_s comes from. task: row of the plan's tasks, the first where several became one job.
+    least_s comes from. task: row of the plan's tasks, the first where several became one job. launch_s: how much of
+    fixed_s is starting a kernel and waiting for the one before it to drain.
     """
 
     task: int
@@ -37,6 +38,7 @@ class Job:
     least_s: float
     bound: Bound
     flops: float = 0.0
+    launch_s: float = 0.0
 
     @property
     def alone_s(self) -> float:
