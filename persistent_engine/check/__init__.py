@@ -6,7 +6,8 @@ Invariant: `check` returns for any bytes, raises for none, and shares no code wi
 from persistent_engine.check.certificate import Certificate, certificate, load_certificate, verify
 from persistent_engine.check.report import Finding, Item, Report
 from persistent_engine.check.rules import RULES
-from persistent_engine.check.run import DeviceLimits, check
+from persistent_engine.check.run import check
+from persistent_engine.check.view import DeviceLimits
 
 __all__ = [
     "RULES",

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from persistent_engine.check.rules import RULES
-from persistent_engine.check.run import DeviceLimits, check
+from persistent_engine.check.run import check
+from persistent_engine.check.view import DeviceLimits
 from persistent_engine.plan import Plan
 from speedtier.errors import PlanError
 

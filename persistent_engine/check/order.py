@@ -115,11 +115,11 @@ class Order:
 
     def before(self, first: Ints, second: Ints) -> NDArray[np.bool_]:
         """Whether each of `first` is done before each of `second` begins, in the same epoch."""
-        return (self._now[second, self.chain[first]] >= self.place[first]) & (first != second)
+        return np.asarray((self._now[second, self.chain[first]] >= self.place[first]) & (first != second))
 
     def follows(self, first: Ints, second: Ints) -> NDArray[np.bool_]:
         """Whether each of `first` is done before each of `second` of the next epoch begins."""
-        return self._next[second, self.chain[first]] >= self.place[first]
+        return np.asarray(self._next[second, self.chain[first]] >= self.place[first])
 
     def latest(self, tasks: Ints) -> Clocks:
         """[chains] the last place of `tasks` in each chain, -1 for none: "all of `tasks`", for `all_before`."""

@@ -43,7 +43,7 @@ def rule(view: View) -> list[Finding]:
                 row[Task.OPERATOR],
                 tuple(access[args]),
                 tuple(dtypes[args]),
-                tuple(boxes[args]),  # type: ignore[arg-type]  # rows of four
+                tuple(boxes[args]),
                 tuple(params[numbers]),
                 rows,
             )
