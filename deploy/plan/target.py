@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.checkpoints import NAMES, ensure
 from persistent_engine.compile import compile_plan, this_cpu
-from persistent_engine.models import ModelFacts, read_facts
+from persistent_engine.models import KNOWN, ModelFacts, facts_of, plan_facts, read_facts
 from persistent_engine.plan import Plan
 from persistent_engine.simulate import Machine, this_machine
 from speedtier.errors import ConfigError
@@ -16,8 +16,18 @@ __all__ = ["compile_for", "facts_for", "machine_of"]
 
 
 def facts_for(model: str) -> ModelFacts:
-    """Facts of a small checkpoint by name, or of the checkpoint in a directory. Raises: SpeedtierError."""
-    return read_facts(ensure(model) if model in NAMES else Path(model))
+    """Facts of a published model or a small checkpoint by name, else of the config.json in a directory.
+
+    Raises: ConfigError that says which names there are, PlanError.
+    """
+    if model in KNOWN:
+        return facts_of(model)
+    if model in NAMES:
+        return read_facts(ensure(model))
+    if not Path(model).is_dir():
+        known = ", ".join((*KNOWN, *NAMES))
+        raise ConfigError(f"model is {model!r}; choose one of {known}, or a directory with a config.json")
+    return plan_facts(Path(model))
 
 
 def machine_of(device: str, plan: Plan) -> Machine:
