@@ -9,6 +9,7 @@ from rich.console import Console
 
 from deploy.plan.config import CheckConfig
 from deploy.plan.files import read_bytes, write
+from deploy.plan.target import machine_of
 from persistent_engine.check import certificate, check
 from speedtier.errors import PlanError
 
@@ -18,7 +19,7 @@ __all__ = ["check_plan"]
 def check_plan(config: CheckConfig) -> None:
     """Check, print what was found, write the certificate. Raises: PlanError when there is a finding."""
     data = read_bytes(config.plan)
-    limits = None
+    limits = machine_of(config.device) if config.device else None
     beside = Path(config.certificate or f"{config.plan}.certificate")
     report = check(data, limits)
     if not report.clean:

@@ -50,7 +50,7 @@ class CheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Whether a plan keeps the rules P1 to P13."""
 
     plan: PlanFile
-    device: Annotated[str, Meta(description="Check against this machine's limits too (default: the plan's own).")] = ""
+    device: Annotated[str, Meta(description="Check against the limits of this machine too.")] = ""
     certificate: Annotated[str, Meta(description="Where the certificate goes; empty: beside the plan.")] = ""
 
 

@@ -35,4 +35,4 @@ def step_of(config: StepConfig) -> Step:
     else:
         device = config.device or "cpu"
         plan = compile_for(config.model, device, load.context, config.batch, config.draft_depth)
-    return Step(plan, machine_of(config.device or plan.manifest.device, plan), load, FormulaCosts())
+    return Step(plan, machine_of(config.device or plan.manifest.device), load, FormulaCosts())

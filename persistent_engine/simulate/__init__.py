@@ -7,7 +7,7 @@ from persistent_engine.simulate.events import run
 from persistent_engine.simulate.formulas import FormulaCosts
 from persistent_engine.simulate.kernels import Launch, kernels_of
 from persistent_engine.simulate.lower import program_of
-from persistent_engine.simulate.machine import Machine, this_machine
+from persistent_engine.simulate.machine import Machine, machine_from
 from persistent_engine.simulate.path import Link, critical_path
 from persistent_engine.simulate.program import Job, Lane, Program
 from persistent_engine.simulate.result import Result, WorkerTime, result_of
@@ -33,9 +33,9 @@ __all__ = [
     "bounds_of",
     "critical_path",
     "kernels_of",
+    "machine_from",
     "program_of",
     "result_of",
     "run",
-    "this_machine",
     "time_of",
 ]

@@ -113,7 +113,9 @@ def kernels_of(plan: Plan, costs: Costs, machine: Machine, load: Workload, launc
         if launch == "host":
             waits.append((hosts + place, 0))
             events.append((1, kernel.device))
-        launch_s = machine.drain_s + (machine.replay_s if launch == "graph" else 0.0)
+        launch_s = machine.drain_s + (0.0 if queues[kernel.device] else machine.step_s)
+        if launch == "graph":  # where the work is shorter than starting the next one, that is what counts
+            launch_s = max(launch_s, machine.replay_s - fixed - least)
         jobs.append(
             Job(
                 task=kernel.task,

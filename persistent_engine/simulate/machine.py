@@ -3,11 +3,11 @@
 Invariant: no figure here depends on a model or a plan; each is from a data sheet or a measurement of its own.
 """
 
-import os
-
 import msgspec
 
-__all__ = ["Machine", "this_machine"]
+from persistent_engine.devices import DeviceSheet
+
+__all__ = ["Machine", "machine_from"]
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,8 +21,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     device (fence and atomic). wait_s: from a counter's being visible to the waiting lanes' going on. check_s: a wait
     that holds already. hop_s: more, when counter or reader is on another device. task_s: fetching a task's row.
 
-    launch_s: a kernel's start to the next one's, when a host launches each. replay_s: the same inside a recorded graph.
-    drain_s: from a kernel's last lane being done to the next kernel's first.
+    launch_s: a kernel's start to the next one's, at least, when a host launches each. replay_s: the same inside a
+    recorded graph. drain_s: from a kernel's last lane being done to the next one's first. step_s: between steps, when
+    a host starts each and sees its end.
     """
 
     name: str
@@ -43,34 +44,30 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     launch_s: float
     replay_s: float
     drain_s: float
+    step_s: float
 
 
-def this_machine(cores: int = 0) -> Machine:
-    """The CPU that we run on, one device whose lanes are its cores. cores 0: those that this process may use.
-
-    Figures: two-core x86-64 with AVX-512, one core alone and both: bfloat16 matrix-vector products 12 and 27 GB/s of
-    30 GB/s; a round trip between two threads by atomics 0.27 to 0.36 µs, halved; other latencies are a load's that
-    misses (80 ns) or hits the last cache (20 ns). Kernel launches: a wake-up through a futex, 5 µs; replays do not
-    exist, so a function call.
-    """
-    lanes = cores or len(os.sched_getaffinity(0))
+def machine_from(sheet: DeviceSheet) -> Machine:
+    """The machine of a device sheet: its rates as attained, not as on the data sheet."""
+    figures = sheet.figures
     return Machine(
-        name="cpu",
-        devices=1,
-        lanes=lanes,
-        hbm_bytes_per_s=30e9,
-        lane_bytes_per_s=13.5e9,
-        l2_bytes_per_s=100e9 * lanes,
-        link_bytes_per_s=10e9,
-        flops_per_s=dict.fromkeys(("F32", "BF16", "FP8", "MXFP8", "NVFP4", "I32"), 40e9 * lanes),
-        hbm_s=80e-9,
-        l2_s=20e-9,
-        signal_s=0.08e-6,
-        wait_s=0.08e-6,
-        check_s=5e-9,
-        hop_s=0.0,
-        task_s=20e-9,
-        launch_s=5e-6,
-        replay_s=0.1e-6,
-        drain_s=0.16e-6,
+        name=sheet.name,
+        devices=sheet.devices,
+        lanes=int(figures.lanes.value),
+        hbm_bytes_per_s=figures.hbm_bytes_per_s.value * figures.hbm_calibration.value,
+        lane_bytes_per_s=figures.lane_bytes_per_s.value,
+        l2_bytes_per_s=figures.l2_bytes_per_s.value,
+        link_bytes_per_s=figures.link_bytes_per_s.value * figures.link_calibration.value,
+        flops_per_s={dtype: figure.value for dtype, figure in sheet.flops.items()},
+        hbm_s=figures.hbm_s.value,
+        l2_s=figures.l2_s.value,
+        signal_s=figures.signal_s.value,
+        wait_s=figures.wait_s.value,
+        check_s=figures.check_s.value,
+        hop_s=figures.hop_s.value,
+        task_s=figures.task_s.value,
+        launch_s=figures.launch_s.value,
+        replay_s=figures.replay_s.value,
+        drain_s=figures.drain_s.value,
+        step_s=figures.step_s.value,
     )

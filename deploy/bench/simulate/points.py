@@ -59,7 +59,7 @@ class Points:
     @property
     def machine(self) -> Machine:
         """The machine of all points."""
-        return machine_of(self._device, self.plan(1, 0))
+        return machine_of(self._device)
 
     def point(self, context: int, depth: int, committed: float, batch: int = 1) -> Point:
         """A step at `context` tokens of state. Raises: SpeedtierError."""

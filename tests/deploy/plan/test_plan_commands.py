@@ -101,7 +101,7 @@ def test_a_timeline_is_a_picture(file: str, tmp_path: Path) -> None:
         (("simulate", "FILE", "--model", "tiny-mla"), 2, "one of the two"),
         (("simulate", "FILE", "--context", "9000"), 1, "context is 9001; this plan is for 1 to 512"),
         (("simulate", "FILE", "--acceptance", "2"), 2, "acceptance is 2; a step of draft depth 0 gives 1"),
-        (("simulate", "FILE", "--device", "abacus"), 2, "device is 'abacus'; choose one of"),
+        (("simulate", "FILE", "--device", "abacus"), 1, "device is 'abacus'; choose one of"),
         (("compile", "--model", "tiny-mla", "--out", "x", "--policy", "best"), 1, "policy is 'best'; choose one of"),
         (("compile", "--model", "absent-dir", "--out", "x"), 2, "model is 'absent-dir'; choose one of"),
         (("compile", "--model", "tiny-mla", "--out", "/absent/x.plan"), 1, "cannot be written"),

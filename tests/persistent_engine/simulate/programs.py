@@ -25,6 +25,7 @@ MACHINE = Machine(
     launch_s=4.0,
     replay_s=2.0,
     drain_s=1.0,
+    step_s=0.0,
 )
 
 

@@ -4,6 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from persistent_engine.devices import DEVICES, device
 from persistent_engine.plan import Plan, Task
 from persistent_engine.simulate import (
     FixedCosts,
@@ -12,6 +13,7 @@ from persistent_engine.simulate import (
     Workload,
     bounds_of,
     kernels_of,
+    machine_from,
     program_of,
     result_of,
     run,
@@ -123,3 +125,19 @@ def test_a_tasks_time_is_its_slowest_part(work, fixed, least, bound) -> None:  #
 def test_arithmetic_that_a_machine_has_no_rate_for_is_refused() -> None:
     with pytest.raises(PlanError, match="'toy' has no arithmetic rate for 'NVFP4'"):
         time_of(Work(flops=1.0, dtype="NVFP4"), 4, MACHINE)
+
+
+def test_in_a_graph_work_that_outlasts_starting_hides_it_and_draining_does_not(plan: Plan) -> None:
+    works = {task: Work(cache_bytes=40_000.0, tiles=4) for task in range(len(plan.tasks))}
+    alone = [job.alone_s for job in kernels_of(plan, FixedCosts(works), QUIET, Workload(9)).jobs]
+    machine = msgspec.structs.replace(QUIET, replay_s=2.0, drain_s=0.5, step_s=3.0)
+    taken = run(kernels_of(plan, FixedCosts(works), machine, Workload(9))).step_s
+    assert min(alone) > 2.0 and taken == pytest.approx(sum(alone) + 0.5 * len(alone) + 3.0)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_device_sheet_makes_a_machine(name: str) -> None:
+    sheet = device(name)
+    machine = machine_from(sheet)
+    assert machine.hbm_bytes_per_s * machine.devices == pytest.approx(sheet.attained_bytes_per_s)
+    assert set(machine.flops_per_s) >= {"F32", "BF16", "FP8"} and machine.hbm_s > machine.l2_s > 0
