@@ -172,6 +172,13 @@ COMMANDS = (
         "trace",
     ),
     Command(
+        ("plan", "roofline"),
+        "Count what a step must read and compute, and say the limit that a machine's rates set.",
+        "deploy.plan.roofline",
+        "RooflineConfig",
+        "roofline",
+    ),
+    Command(
         ("plan", "timeline"),
         "Draw one layer of a simulated step as an SVG.",
         "deploy.plan.trace",
