@@ -220,4 +220,11 @@ COMMANDS = (
         "RouterBenchConfig",
         "router",
     ),
+    Command(
+        ("bench", "simulate"),
+        "Simulate decode speed on a machine that is not here, next to published figures.",
+        "deploy.bench.simulate",
+        "SimulateBenchConfig",
+        "simulate",
+    ),
 )

@@ -13,10 +13,12 @@ from rich.table import Table
 
 from deploy.bench.simulate.config import SimulateBenchConfig
 from deploy.bench.simulate.picture import bars, curves
-from deploy.bench.simulate.points import Point, Points
+from deploy.bench.simulate.points import COSTS, Point, Points
 from deploy.bench.simulate.published import CONTEXTS, PUBLISHED
 from deploy.plan.files import write
 from deploy.plan.simulate import CAUSES
+from deploy.plan.target import compile_for, facts_for, machine_of
+from persistent_engine.plan import Plan
 
 __all__ = ["simulate"]
 
@@ -25,12 +27,23 @@ BATCH_CONTEXT = "32k"
 """Where the batches are compared: the middle of the points that are published."""
 
 
-def _points(config: SimulateBenchConfig, console: Console) -> dict[str, dict[str, Point]]:
+def _plans(config: SimulateBenchConfig) -> Points:
+    """Plans by bucket: up to what sparse attention reads at once, where nothing has to be chosen, and the rest."""
+    indexer = facts_for(config.model).indexer
+    longest = max(CONTEXTS.values()) + config.output + config.draft_depth + 1
+    buckets = (indexer.top_k, longest) if indexer is not None else (longest,)
+
+    def compiled(context: int, batch: int, depth: int) -> Plan:
+        return compile_for(config.model, config.device, context, batch, depth)
+
+    return Points(compiled, machine_of(config.device), buckets)
+
+
+def _points(config: SimulateBenchConfig, points: Points, console: Console) -> dict[str, dict[str, Point]]:
     """By kind (`no_mtp`, `mtp`) and key: contexts at batch 1, and `batch N`."""
     kinds = {"no_mtp": (0, 1.0), "mtp": (config.draft_depth, config.acceptance)}
     half = config.output // 2
     found: dict[str, dict[str, Point]] = {kind: {} for kind in kinds}
-    points = Points(config.model, config.device, max(CONTEXTS.values()) + config.output + config.draft_depth + 1)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("simulating", total=2 * (len(CONTEXTS) + len(BATCHES) - 1))
         for kind, (depth, committed) in kinds.items():
@@ -47,7 +60,9 @@ def _errors(rates: dict[str, float], published: dict[str, float]) -> dict[str, f
     return {key: rates[key] / value - 1 for key, value in published.items() if key in rates}
 
 
-def _report(config: SimulateBenchConfig, found: dict[str, dict[str, Point]]) -> dict[str, Any]:
+def _report(
+    config: SimulateBenchConfig, found: dict[str, dict[str, Point]], doubled: dict[str, dict[str, float]]
+) -> dict[str, Any]:
     rates = {kind: {key: found[kind][key].rate for key in CONTEXTS} for kind in found}
     kernels = {
         launch: {kind: {key: found[kind][key].kernel_rate(launch) for key in CONTEXTS} for kind in found}
@@ -79,6 +94,7 @@ def _report(config: SimulateBenchConfig, found: dict[str, dict[str, Point]]) -> 
             "batch": batches,
             "step_s": steps,
             "critical_path_s": paths,
+            "step_longer_when_doubled": doubled,
             "bound_s": {kind: {key: found[kind][key].bound_s for key in CONTEXTS} for kind in found},
         },
         "against": PUBLISHED,
@@ -102,6 +118,14 @@ def _print(report: dict[str, Any], console: Console) -> None:
         graph = figures["kernel_by_kernel"]["graph"]
         table.add_row(key, *cells, f"{graph['no_mtp'][key]:.0f}", f"{graph['mtp'][key]:.0f}")
     console.print(table)
+    costs = Table(title="how much longer a plain step takes when one cost is doubled", title_justify="left")
+    costs.add_column("cost")
+    doubled = figures["step_longer_when_doubled"]
+    for key in doubled:
+        costs.add_column(key, justify="right")
+    for name in COSTS:
+        costs.add_row(name, *(f"{longer[name]:+.1%}" for longer in doubled.values()))
+    console.print(costs)
     best = published["conventional"]["1k"]
     for kind, name in (("conventional", "without"), ("conventional_mtp", "with")):
         error = report["ratio"]["error"][kind]["1k"]
@@ -134,8 +158,10 @@ def _draw(config: SimulateBenchConfig, report: dict[str, Any], found: dict[str, 
 def simulate(config: SimulateBenchConfig) -> None:
     """Simulate all points, print a table, write JSON and pictures. Raises: SpeedtierError."""
     console = Console()
-    found = _points(config, console)
-    report = _report(config, found)
+    points = _plans(config)
+    found = _points(config, points, console)
+    doubled = {key: points.doubled(CONTEXTS[key] + config.output // 2) for key in ("1k", "32k")}
+    report = _report(config, found, doubled)
     _print(report, console)
     if config.pictures:
         _draw(config, report, found)
