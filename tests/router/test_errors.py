@@ -144,7 +144,7 @@ async def test_a_decode_node_that_swallows_everything(open_stack: Open, unused_t
 
     async with await asyncio.start_server(swallow, "127.0.0.1", unused_tcp_port):
         decode = (DecodeNodeConfig(url=f"http://127.0.0.1:{unused_tcp_port}"),)
-        stack = await open_stack(nodes=[], decode=decode, timeouts=QUICK, classes=NO_FALLBACK)
+        stack = await open_stack(nodes=[], decode=decode, timeouts={"connect": 1.0}, classes=NO_FALLBACK)
         status, error = await refusal(stack)
     assert status == 504 and "within 1 s" in error["message"]
 
