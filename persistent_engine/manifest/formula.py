@@ -22,9 +22,17 @@ def distinct(chosen: float, of: float, times: float) -> float:
 
 _FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "distinct": distinct}
 _ALLOWED = (
-    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.USub, ast.Call, ast.Name, ast.Load, ast.Constant),
+    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.USub, ast.Name, ast.Load),
     *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv),
 )
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return type(node.value) in (int, float)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
+    return isinstance(node, _ALLOWED)
 
 
 class Formula:
@@ -34,7 +42,7 @@ class Formula:
         """Raises: ValueError for anything that is not arithmetic."""
         tree = ast.parse(text, mode="eval")
         for node in ast.walk(tree):
-            if not isinstance(node, _ALLOWED):
+            if not _is_arithmetic(node):
                 raise ValueError(f"formula {text!r} has a {type(node).__name__}; use numbers, names and + - * / //")
         found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self.text = text

@@ -45,11 +45,9 @@ def _scores(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
     query, weights, state, out = args
     width, tokens = query.shape[1], int(regs[Register.POSITION]) + 1
     out[0] = -np.inf
-    last = min(rows[1], tokens)
-    if last > rows[0]:
-        keys = to_float(state[rows[0] * width : last * width]).reshape(-1, width)
-        heads = np.maximum(query @ keys.T * np.float32(params[0]), 0)
-        out[0, : last - rows[0]] = weights[0] @ heads
+    for token in range(rows[0], min(rows[1], tokens)):  # one by one: a product of all would round as it is cut
+        key = to_float(state[token * width : (token + 1) * width])
+        out[0, token - rows[0]] = weights[0] @ np.maximum(query @ key * np.float32(params[0]), 0)
 
 
 def _select(args: Args, params: Params, rows: Rows, regs: Regs) -> None:
