@@ -13,7 +13,7 @@ from typing import Literal
 from persistent_engine.manifest import Workload
 from persistent_engine.plan import Plan, Task, Wait, Worker
 from persistent_engine.simulate.cost import Costs, Work, time_of
-from persistent_engine.simulate.lower import check_bucket
+from persistent_engine.simulate.lower import check_fit
 from persistent_engine.simulate.machine import Machine
 from persistent_engine.simulate.program import Job, Lane, Program
 from speedtier.errors import PlanError
@@ -94,9 +94,9 @@ def _ordered(kernels: list[_Kernel]) -> list[int]:
 def kernels_of(plan: Plan, costs: Costs, machine: Machine, load: Workload, launch: Launch = "graph") -> Program:
     """The program of one step, kernel by kernel.
 
-    Raises: PlanError when operators cannot be put in an order, or `load` does not fit the plan's bucket.
+    Raises: PlanError when operators cannot be put in an order, or `load` or `machine` does not fit the plan.
     """
-    check_bucket(plan, load)
+    check_fit(plan, machine, load)
     kernels = _grouped(plan, costs, load)
     order = _ordered(kernels)
     far = {source for kernel in kernels for source in kernel.after if kernels[source].device != kernel.device}

@@ -10,16 +10,16 @@ from persistent_engine.simulate.machine import Machine
 from persistent_engine.simulate.program import Job, Lane, Program
 from speedtier.errors import PlanError
 
-__all__ = ["program_of"]
+__all__ = ["check_fit", "program_of"]
 
 
 def program_of(plan: Plan, costs: Costs, machine: Machine, load: Workload) -> Program:
     """The program of one step of `load`.
 
-    Raises: PlanError when a wait asks for another count than its event's signals, or when `load` does not fit the
-    plan's bucket.
+    Raises: PlanError when a wait asks for another count than its event's signals, or when `load` or `machine` does
+    not fit the plan.
     """
-    check_bucket(plan, load)
+    check_fit(plan, machine, load)
     events = [(int(row[Event.PRODUCERS]), int(row[Event.DEVICE])) for row in plan.events]
     waits, signals = plan.waits.tolist(), plan.signals[:, 0].tolist()
     for row in waits:
@@ -62,8 +62,10 @@ def program_of(plan: Plan, costs: Costs, machine: Machine, load: Workload) -> Pr
     )
 
 
-def check_bucket(plan: Plan, load: Workload) -> None:
-    """Raises: PlanError when the step of `load` is none that the plan is for."""
+def check_fit(plan: Plan, machine: Machine, load: Workload) -> None:
+    """Raises: PlanError when the step of `load` is none that the plan is for, or the machine has too few devices."""
     first, last = plan.manifest.bucket
     if not first <= load.context <= last:
         raise PlanError(f"context is {load.context}; this plan is for {first} to {last}, compile one for it")
+    if len(plan.devices) > machine.devices:
+        raise PlanError(f"the plan is for {len(plan.devices)} devices, {machine.name} has {machine.devices}")

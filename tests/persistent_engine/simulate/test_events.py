@@ -1,6 +1,7 @@
 """The discrete-event run keeps what a plan means, and no schedule beats the bounds."""
 
 import dataclasses
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -118,3 +119,18 @@ def test_a_memory_of_twice_the_rate_is_never_slower(one) -> None:  # type: ignor
 def test_the_same_program_runs_the_same(one) -> None:  # type: ignore[no-untyped-def]
     first, second = run(one), run(one)
     assert (first.begin, first.finish, first.steps) == (second.begin, second.finish, second.steps)
+
+
+def test_a_hundred_thousand_tasks_take_well_under_a_minute() -> None:
+    workers, jobs, queues = 24, [], [[] for _ in range(24)]  # type: ignore[var-annotated]
+    for number in range(100_000):
+        stage = number // workers - 1
+        before = [(stage * workers + (number + k) % workers, 0) for k in range(3)] if stage >= 0 else []
+        jobs.append(job(0.1, before, [(number, 1)], memory=100.0 if number % 2 else 0.0))
+        queues[number % workers].append(number)
+    events = [(1, number % workers // 3) for number in range(100_000)]
+    one = program(jobs, queues, events, (0.1, 0.1, 0.05, 0.2), [worker // 3 for worker in range(workers)])
+    started = time.process_time()
+    timeline = run(one, 2)
+    assert time.process_time() - started < 30
+    assert timeline.step_s >= bounds_of(one).chain_s

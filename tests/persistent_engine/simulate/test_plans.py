@@ -1,5 +1,7 @@
 """From a compiled plan to a program, to a result, and kernel by kernel."""
 
+import dataclasses
+
 import msgspec
 import numpy as np
 import pytest
@@ -96,10 +98,13 @@ def test_a_host_that_launches_faster_than_kernels_run_costs_the_first_only(plan:
 def test_what_does_not_fit_is_refused_by_name(plan: Plan) -> None:
     with pytest.raises(PlanError, match="context is 100000; this plan is for 1 to 512"):
         program_of(plan, FormulaCosts(), MACHINE, Workload(100_000))
+    with pytest.raises(PlanError, match="the plan is for 3 devices, toy has 2"):
+        kernels_of(
+            dataclasses.replace(plan, devices=np.repeat(plan.devices, 3, axis=0)), FixedCosts(), MACHINE, Workload(9)
+        )
     waits = plan.waits.copy()
     waits[0, 1] += 1
-    tables = {name: getattr(plan, name) for name in ("devices", "buffers", "events", "workers", "tasks", "signals")}
-    broken = Plan(plan.manifest, **tables, waits=np.ascontiguousarray(waits), args=plan.args, params=plan.params)
+    broken = dataclasses.replace(plan, waits=waits)
     with pytest.raises(PlanError, match="speedtier plan check"):
         program_of(broken, FormulaCosts(), MACHINE, Workload(9))
 
