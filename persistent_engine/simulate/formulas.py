@@ -3,14 +3,18 @@
 What a task reads of weights and state comes from its device's memory; activations are served by the on-chip cache,
 which holds them all; what it writes to another device goes over a link. Numbers that say where to read (token ids,
 experts, chosen positions) are read before what they point at, so they cost a round trip of their own. Tasks that draft
-run one token of each request, whatever the step verifies.
+run one token of each request, whatever the step verifies. What all tiles of a task need (the vector of a matrix-vector
+product) is read from memory once and from the cache by each lane that has a tile.
 """
 
 import dataclasses
+import functools
 
 from persistent_engine.manifest import OPERATORS, Operator, Workload, cost
+from persistent_engine.manifest.formula import compile_formula
+from persistent_engine.manifest.signature import Argument
 from persistent_engine.models.dsa import DRAFT
-from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Plan, Task
+from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Plan, Task, Worker
 from persistent_engine.simulate.cost import Work
 from speedtier.errors import PlanError
 
@@ -37,7 +41,7 @@ class _Rows:
         self.plan = plan
         self.operators = [_BY_NAME[name] for name in plan.manifest.operators]
         self.tasks, self.args, self.buffers = plan.tasks.tolist(), plan.args.tolist(), plan.buffers.tolist()
-        self.params = plan.params[:, 0].tolist()
+        self.params, self.lanes = plan.params[:, 0].tolist(), plan.workers[:, Worker.LANES].tolist()
         self.drafts = {number for number, name in enumerate(plan.manifest.names) if name.startswith(DRAFT)}
 
 
@@ -69,29 +73,46 @@ class FormulaCosts:
         first, count = row[Task.PARAM_FIRST], row[Task.PARAM_COUNT]
         params = tuple(rows.params[first : first + count])
         operator = rows.operators[row[Task.OPERATOR]]
-        shape = (operator.name, *uses, params, row[Task.ROW_FIRST], row[Task.ROW_LAST], row[Task.TILES], load)
+        tiles = (row[Task.TILES], min(row[Task.TILES], rows.lanes[row[Task.WORKER]]))
+        shape = (operator.name, *uses, params, row[Task.ROW_FIRST], row[Task.ROW_LAST], tiles, load)
         work = self._known.get(shape)
         if work is None:
             span = (row[Task.ROW_FIRST], row[Task.ROW_LAST])
             try:
-                work = _work(operator, uses, params, span, row[Task.TILES], load)
+                work = _work(operator, uses, params, span, tiles, load)
             except ValueError as error:
                 raise PlanError(f"task {task}: {error}; `speedtier plan check` says more") from error
             self._known[shape] = work
         return work
 
 
+@functools.cache
+def _is_cut(argument: Argument) -> bool:
+    """Whether each tile takes its own part of the argument."""
+    texts = (argument.rows, argument.cols, argument.touched)
+    return any({"rows", "first", "last"} & set(compile_formula(text).names) for text in texts if text)
+
+
 def _work(
-    operator: Operator, uses: list[_Use], params: tuple[float, ...], span: tuple[int, int], tiles: int, load: Workload
+    operator: Operator,
+    uses: list[_Use],
+    params: tuple[float, ...],
+    span: tuple[int, int],
+    tiles: tuple[int, int],
+    load: Workload,
 ) -> Work:
+    """tiles: how many, and how many lanes have one."""
     boxes = [(0, rows, 0, cols) for rows, cols, *_ in uses]
     dtypes = [Dtype(use[2]) for use in uses]
     costs = cost(operator, boxes, dtypes, params, span, load)
     memory = cache = link = 0.0
     passes, pointed, arithmetic = PASSES.get(operator.name, 1), False, None
-    for use, dtype, size, written in zip(uses, dtypes, costs.bytes, costs.written, strict=True):
+    arguments = operator.expand(len(uses))
+    for argument, use, dtype, size, written in zip(arguments, uses, dtypes, costs.bytes, costs.written, strict=True):
         _, _, _, kind, here, matrix = use
         pointed |= dtype is Dtype.I32 and not written
+        if not written and not _is_cut(argument):
+            cache += (tiles[1] - 1) * size * passes
         if not here:
             link += size
         elif kind == BufferKind.ACTIVATION:
@@ -101,4 +122,6 @@ def _work(
             if matrix and arithmetic is None:
                 arithmetic = dtype
     trips = (1, int(pointed)) if memory else (0, passes + int(pointed) if cache else 0)
-    return Work(memory, cache, link, costs.flops, (Dtype.F32 if arithmetic is None else arithmetic).name, *trips, tiles)
+    return Work(
+        memory, cache, link, costs.flops, (Dtype.F32 if arithmetic is None else arithmetic).name, *trips, tiles[0]
+    )

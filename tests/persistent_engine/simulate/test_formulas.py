@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from persistent_engine.manifest import OPERATORS, Workload, cost, number
-from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Plan, Task
+from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Plan, Task, Worker
 from persistent_engine.simulate import FormulaCosts
 from speedtier.errors import PlanError
 from tests.persistent_engine.rig import build
@@ -96,3 +96,15 @@ def test_a_task_that_drafts_runs_one_token_whatever_the_step_verifies(plan: Plan
     four, one = Workload(100, 2, 4), Workload(100, 2, 1)
     assert FormulaCosts().work(drafting, task, four) == FormulaCosts().work(plan, task, one)
     assert FormulaCosts().work(plan, task, four) != FormulaCosts().work(plan, task, one)
+
+
+def test_what_every_tile_needs_is_read_by_each_lane_and_from_memory_once(plan: Plan) -> None:
+    task = tasks(plan, "matvec")[0]
+    row, changed, workers = plan.tasks[task].tolist(), plan.tasks.copy(), plan.workers.copy()
+    changed[task, Task.TILES] = 16
+    workers[row[Task.WORKER], Worker.LANES] = 10
+    wide = dataclasses.replace(plan, tasks=changed, workers=workers)
+    one, many = FormulaCosts().work(plan, task, Workload(9)), FormulaCosts().work(wide, task, Workload(9))
+    x = plan.args[row[Task.ARG_FIRST] + 1].tolist()
+    assert many.memory_bytes == one.memory_bytes
+    assert many.cache_bytes - one.cache_bytes == 9 * 4 * (x[Arg.COL_LAST] - x[Arg.COL_FIRST])
