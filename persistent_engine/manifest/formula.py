@@ -7,6 +7,7 @@ the named numbers alone.
 import ast
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 __all__ = ["Formula", "compile_formula", "distinct"]
 
@@ -17,10 +18,11 @@ def distinct(chosen: float, of: float, times: float) -> float:
     Tokens are taken to choose evenly and apart from one another, which is the most there can be to read on average;
     at one token it is `chosen`, exactly.
     """
-    return of * (1 - (1 - chosen / of) ** times)
+    left: float = (1 - chosen / of) ** times
+    return of * (1 - left)
 
 
-_FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "distinct": distinct}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "distinct": distinct}
 _ALLOWED = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.USub, ast.Name, ast.Load),
     *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv),

@@ -148,7 +148,7 @@ def describe(config: Config, where: str) -> ModelFacts:
     try:
         attention, rotated = _attention(config, architecture)
         eos = config.get("eos_token_id")
-        theta = _scaling(config).get("rope_theta", config.get("rope_theta", 10000.0))
+        theta: Any = _scaling(config).get("rope_theta", config.get("rope_theta", 10000.0))
         return ModelFacts(
             architecture=architecture,
             layers=config["num_hidden_layers"],

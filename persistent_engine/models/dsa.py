@@ -76,8 +76,8 @@ def _add_attend(
     around = (Box(absorbed), *boxes, Box(parts, "rows"))
     params = (scale, mla.rank, mla.rope, part_tokens)
     graph.add("mla_attend_sparse_part", parts, layer, *around, params=params, rows=count)
-    around = (Box(parts, "cols", mla.rank + 2), Box(context, "rows"))
-    graph.add("mla_combine", context, layer, *around, params=(mla.rank,), rows=heads)
+    both = (Box(parts, "cols", mla.rank + 2), Box(context, "rows"))
+    graph.add("mla_combine", context, layer, *both, params=(mla.rank,), rows=heads)
     return context
 
 

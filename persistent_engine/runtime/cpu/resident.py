@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from persistent_engine.manifest import OPERATORS
 from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Event, Plan, Register, Task, Worker
 from persistent_engine.runtime.bind import Binding
 from persistent_engine.runtime.cpu.control import LINE, WORDS, Hang, Reason, Request, Word
@@ -16,10 +17,27 @@ from persistent_engine.runtime.cpu.kernels import FIELDS, MOST_ARGS
 from persistent_engine.runtime.cpu.kernels.atomics import raise_word, read_word
 from persistent_engine.runtime.cpu.kernels.worker import follow, lead
 from persistent_engine.runtime.engine import MOST_STOPS, EngineFailed, Job
+from speedtier.errors import PlanError
 
 __all__ = ["Resident"]
 
 MOST_PARAMS = 4
+
+
+def _check_kernels(plan: Plan) -> None:
+    """Raise PlanError unless there is a kernel for every operator and dtype: dispatch itself does not look."""
+    for number in np.unique(plan.tasks[:, Task.OPERATOR]).tolist():
+        name = plan.manifest.operators[number]
+        if number >= len(OPERATORS) or OPERATORS[number].name != name or not OPERATORS[number].cpu:
+            raise PlanError(
+                f"operator is {name!r}; the CPU engine has no kernel for it: compile the plan for another device"
+            )
+    kept = plan.buffers[plan.buffers[:, BufferRow.KIND] != BufferKind.ACTIVATION]
+    for dtype in np.unique(kept[:, BufferRow.DTYPE]).tolist():
+        if dtype not in (Dtype.F32, Dtype.BF16):
+            raise PlanError(
+                f"dtype of weights is {Dtype(dtype).name}; the CPU engine takes F32 and BF16: compile for it"
+            )
 
 
 def _operands(binding: Binding) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +72,7 @@ class Resident:
     def __init__(self, binding: Binding, slots: list[np.ndarray], deadline_s: float = 10.0) -> None:
         self._binding, self._slots = binding, slots
         plan = binding.plan
+        _check_kernels(plan)
         capacity = plan.manifest.capacity
         self.control = np.zeros(WORDS, np.int64)
         self.hang = np.zeros(Hang.WIDTH, np.int64)
