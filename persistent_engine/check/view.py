@@ -123,7 +123,7 @@ class View:
         many = [operator.arguments[-1].many and operator.arguments[-1].remote for operator in OPERATORS]
         table = np.array([row + [last] * (width - len(row)) for row, last in zip(flags, many, strict=True)])
         task = self.arg_task
-        place = np.minimum(np.arange(len(task)) - self.tasks[task, Task.ARG_FIRST], width - 1)
+        place = np.clip(np.arange(len(task)) - self.tasks[task, Task.ARG_FIRST], 0, width - 1)
         return np.where(task >= 0, table[self.tasks[task, Task.OPERATOR], place], False)
 
     def written(self, kind: BufferKind) -> Ints:

@@ -37,7 +37,7 @@ def test_the_checker_and_every_interleaving_agree(capsys: pytest.CaptureFixture[
     with capsys.disabled():
         print(
             f"\n{PLANS} plans, {safe} safe, {PLANS - safe} unsafe: {len(accepted)} false accepts, "
-            f"{len(refused) + len(strict)} false rejects ({len(strict)} of them stand-ins that something else rules out)"
+            f"{len(refused) + len(strict)} false rejects ({len(strict)} of them stand-ins that other order rules out)"
         )
     assert accepted == []
     assert refused == []

@@ -45,8 +45,7 @@ ORDERED = frozenset({"P1", "P5"})
 NEEDS: dict[str, frozenset[str]] = {
     "P1": frozenset(),
     **{rule: frozenset({"P1"}) for rule in ("P2", "P3", "P4", "P5", "P6", "P10", "P12")},
-    **{rule: ORDERED for rule in ("P7", "P8", "P9")},
-    "P11": ORDERED | {"P2"},
+    **{rule: ORDERED for rule in ("P7", "P8", "P9", "P11")},
     "P13": frozenset({"P1", "P2"}),
 }
 """Rules that must hold for a rule to mean anything; it does not run when one of them is broken."""

@@ -2,7 +2,7 @@
 
 Every task contributes to what leaves the step: it decides the next token, writes a state plane, or writes something
 that a contributing task reads; a task that writes nothing contributes when one waits for its signal. Every event is
-waited for. Every buffer, worker, wait, signal, argument and label is used.
+waited for. Every device, buffer, worker, wait, signal, argument and label is used.
 """
 
 import numpy as np
@@ -31,6 +31,8 @@ def rule(view: View) -> list[Finding]:
     touched[view.args[view.arg_task >= 0, Arg.BUFFER]] = True
     for buffer in np.flatnonzero(~touched):
         found("nothing touches it", view.item("buffer", buffer))
+    for device in np.setdiff1d(np.arange(len(view.devices)), view.workers[:, Worker.DEVICE]):
+        found("it has no worker", view.item("device", device))
     for worker in np.flatnonzero(view.workers[:, Worker.TASK_COUNT] == 0):
         found("it has no task", view.item("worker", worker))
     rows: list[tuple[Kind, Ints]]

@@ -1,8 +1,8 @@
 """P1: everything that a plan refers to is there.
 
-Indices lie in their tables, enumerations name a member, boxes are not empty and lie in their buffers, queues are
-disjoint and take every task once, tasks do not share waits, signals or arguments, operators are numbered as this
-checker numbers them.
+Indices lie in their tables, a state plane is one buffer, enumerations name a member, boxes are not empty and lie in
+their buffers, queues are disjoint and take every task once, tasks do not share waits, signals or arguments, operators
+are numbered as this checker numbers them.
 """
 
 import numpy as np
@@ -49,6 +49,13 @@ def _tables(view: View, found: Found) -> None:
     for name in view.plan.manifest.weights:
         if name not in planned:
             found(f"the manifest loads {name!r}, which is no weight buffer of the plan")
+
+    planes: dict[tuple[int, str], int] = {}
+    for buffer in np.flatnonzero(view.buffers[:, BufferRow.KIND] == BufferKind.STATE).tolist():
+        name = view.name(view.buffers[buffer, BufferRow.NAME])
+        other = planes.setdefault((int(view.buffers[buffer, BufferRow.DEVICE]), name), buffer)
+        if other != buffer:
+            found("two buffers are one state plane", view.item("buffer", other), view.item("buffer", buffer))
 
 
 def _columns(view: View, found: Found) -> None:
