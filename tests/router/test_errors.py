@@ -12,7 +12,7 @@ from router.fake import FakeDecode, FakePrefill, serving
 from tests.router.stack import CHAT, COMPLETIONS, NO_FALLBACK, SPEED, Open, Stack, until
 
 pytestmark = pytest.mark.contract("R2")
-QUICK = {"render": 0.5, "prefill": 0.5, "handoff": 0.5, "stall": 0.5}
+QUICK = {"connect": 2.0, "render": 0.5, "prefill": 0.5, "handoff": 0.5, "stall": 0.5}
 
 
 async def refusal(stack: Stack, **fields: Any) -> tuple[int, dict[str, Any]]:

@@ -14,7 +14,7 @@ from tests.router.stack import COMPLETIONS, NO_FALLBACK, Open, Stack, until
 pytestmark = pytest.mark.contract("R6")
 TOKENS = 40
 FAULTS = ["die", "cut", "error", "cancelled", "garbage", "hang"]
-QUICK = {"prefill": 1.0, "stall": 1.0, "handoff": 1.0}
+QUICK = {"connect": 2.0, "prefill": 1.0, "stall": 1.0, "handoff": 1.0}
 
 
 async def streamed(stack: Stack, **fields: Any) -> tuple[list[int], str | None]:
