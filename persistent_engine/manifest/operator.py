@@ -6,6 +6,7 @@ with it buffer by buffer.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence, Set
 
 import numpy as np
@@ -47,7 +48,8 @@ class Operator:
 
     arguments: declared ones, in order. params: names of the numbers that a task carries. rows: what one unit of the
     tileable range is; "" when a task cannot be split (its range is then 0 to 1). extent: formula of the end of the
-    tileable range where the reference looks at it, else "". flops: formula. warp_roles: beside ALL, which runs
+    tileable range where the reference looks at it, else "". whole: formulas that must be whole numbers of at least 1,
+    for what shapes do not pin down. flops: formula. warp_roles: beside ALL, which runs
     everything. device_roles: see `allowed_on`. cpu: name of the CPU kernel in `runtime.cpu.kernels`, "" for none.
     """
 
@@ -58,6 +60,7 @@ class Operator:
     reference: Reference
     flops: str = "0"
     extent: str = ""
+    whole: tuple[str, ...] = ()
     warp_roles: frozenset[WarpRole] = COMPUTATION
     device_roles: frozenset[Role] = frozenset(Role)
     cpu: str = ""
@@ -109,6 +112,7 @@ def define(
     *,
     flops: str,
     extent: str = "",
+    whole: Sequence[str] = (),
     warp_roles: frozenset[WarpRole] = COMPUTATION,
     device_role: Role | None = None,
     cpu: str = "",
@@ -116,7 +120,7 @@ def define(
     """An operator from declarations. device_role None: any. Raises: ValueError for one that cannot be read."""
     parsed = tuple(parse(argument) for argument in arguments)
     roles = frozenset(Role) if device_role is None else frozenset({device_role})
-    return Operator(name, parsed, tuple(params), rows, reference, flops, extent, warp_roles, roles, cpu)
+    return Operator(name, parsed, tuple(params), rows, reference, flops, extent, tuple(whole), warp_roles, roles, cpu)
 
 
 def _bind(operator: Operator, boxes: Sequence[Box], params: Sequence[float], rows: tuple[int, int]) -> dict[str, float]:
@@ -124,11 +128,18 @@ def _bind(operator: Operator, boxes: Sequence[Box], params: Sequence[float], row
     arguments = operator.expand(len(boxes))
     if len(params) != len(operator.params):
         raise ValueError(f"{operator.name} takes {len(operator.params)} params, not {len(params)}")
+    for name, value in zip(operator.params, params, strict=True):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value}, not a number to reckon with")
     if not 0 <= rows[0] < rows[1] or (not operator.rows and rows != (0, 1)):
         raise ValueError(f"rows {rows[0]} to {rows[1]} are no range of {operator.rows or 'an operator without one'}")
     known = dict(zip(operator.params, params, strict=True))
     known |= {"rows": rows[1] - rows[0], "first": rows[0], "last": rows[1]}
     sizes = bind_shapes(arguments, boxes, known)
+    for text in operator.whole:
+        value = compile_formula(text)(sizes)
+        if not (value >= 1 and value % 1 == 0):
+            raise ValueError(f"{text} is {value:g}, not a whole number of at least 1")
     if operator.extent and rows[1] > compile_formula(operator.extent)(sizes):
         raise ValueError(f"rows {rows[0]} to {rows[1]} pass {operator.extent}, the end of the {operator.rows}")
     return sizes

@@ -41,6 +41,7 @@ def test_every_compiled_task_fits(name: str, workers: int) -> None:
         assert found.read_bytes + found.written_bytes > 0
 
 
+SELECT: Boxes = [(0, 1, 0, 8), (0, 1, 0, 8), (0, 1, 0, 2), (0, 1, 0, 2)]
 MATVEC: Boxes = [(8, 12, 0, 16), (0, 1, 0, 16), (0, 1, 8, 12)]
 
 
@@ -55,6 +56,10 @@ MATVEC: Boxes = [(8, 12, 0, 16), (0, 1, 0, 16), (0, 1, 8, 12)]
         ("matvec", [(8, 8, 0, 16), *MATVEC[1:]], [], (8, 12), "weight: number of rows is 0"),
         ("matvec", MATVEC, [], (12, 8), "no range"),
         ("embed", [(0, 9, 0, 4), (0, 1, 0, 4)], [], (0, 2), "no range"),
+        ("expert_select", SELECT, [0, 1, 1.0, 1], (0, 1), "groups is 0, not a whole number"),
+        ("expert_select", SELECT, [4, 5, 1.0, 1], (0, 1), "groups-kept_groups+1 is 0"),
+        ("expert_select", SELECT, [8, 1, 1.0, 1], (0, 1), "e/groups-1 is 0"),
+        ("expert_select", SELECT, [float("nan"), 1, 1.0, 1], (0, 1), "groups is nan"),
         (
             "expert_gated",
             [(0, 24, 0, 4), (0, 24, 0, 4), (0, 1, 0, 4), (0, 1, 0, 2), (0, 1, 0, 8)],
@@ -85,3 +90,22 @@ def test_dtypes_are_held() -> None:
     assert check_dtypes(gated, same) is None
     assert "another matrix" in str(check_dtypes(gated, [Dtype.F32, *same[1:]]))
     assert "x: dtype is I32" in str(check_dtypes(gated, [*same[:2], Dtype.I32, Dtype.F32]))
+
+
+@pytest.mark.contract("P2")
+def test_random_boxes_and_numbers_are_answered_never_raised() -> None:
+    random = np.random.default_rng(0)
+    odd = (0.0, -1.0, 0.5, 1.0, 2.0, 3.0, 1e-300, 1e300, float("inf"), float("nan"))
+    fitted = 0
+    for _ in range(20_000):
+        operator = OPERATORS[random.integers(len(OPERATORS))]
+        count = max(0, len(operator.arguments) + int(random.integers(-1, 2)))
+        boxes = [tuple(random.integers(-1, 3, 4).tolist()) for _ in range(count)]
+        params = random.choice(odd, size=max(0, len(operator.params) + int(random.integers(-1, 2)))).tolist()
+        rows = (int(random.integers(-1, 3)), int(random.integers(-1, 4)))
+        found = unify(operator, boxes, params, rows)
+        fitted += found is None
+        assert found is None or found
+        dtypes = [Dtype(int(one)) for one in random.integers(0, len(Dtype), count)]
+        assert check_dtypes(operator, dtypes) != ""
+    assert 0 < fitted < 2000
