@@ -17,7 +17,7 @@ BLOCK = 1 << 21
 """Candidate pairs that are looked at together."""
 
 
-def overlaps(view: View, left: Ints, right: Ints) -> Iterator[tuple[Ints, Ints]]:
+def overlaps(view: View, left: Ints, right: Ints, block: int = BLOCK) -> Iterator[tuple[Ints, Ints]]:
     """Blocks of (arguments of `left`, arguments of `right`), pair by pair, whose boxes overlap."""
     args = view.args
     lefts, rights = _by_buffer(args, left), _by_buffer(args, right)
@@ -27,10 +27,10 @@ def overlaps(view: View, left: Ints, right: Ints) -> Iterator[tuple[Ints, Ints]]
         others = rights.get(buffer)
         if others is None:
             continue
-        for first, second in _candidates(args, ones, others):
+        for first, second in _candidates(args, ones, others, block):
             held.append((first, second))
             size += len(first)
-            if size >= BLOCK:
+            if size >= block:
                 yield _touching(args, held)
                 held, size = [], 0
     if held:
@@ -44,7 +44,7 @@ def _by_buffer(args: Ints, chosen: Ints) -> dict[int, Ints]:
     return dict(zip(numbers.tolist(), np.split(chosen[order], starts[1:]), strict=True)) if len(chosen) else {}
 
 
-def _candidates(args: Ints, ones: Ints, others: Ints) -> Iterator[tuple[Ints, Ints]]:
+def _candidates(args: Ints, ones: Ints, others: Ints, block: int) -> Iterator[tuple[Ints, Ints]]:
     """Pairs that overlap on one axis, a block at a time."""
     axes = ((Arg.ROW_FIRST, Arg.ROW_LAST), (Arg.COL_FIRST, Arg.COL_LAST))
     first, last = max(axes, key=lambda axis: len(np.unique(args[others, axis[0]])))
@@ -57,7 +57,7 @@ def _candidates(args: Ints, ones: Ints, others: Ints) -> Iterator[tuple[Ints, In
     start = 0
     while start < len(ones):
         done = total[start - 1] if start else 0
-        stop = max(int(np.searchsorted(total, done + BLOCK, side="right")), start + 1)
+        stop = max(int(np.searchsorted(total, done + block, side="right")), start + 1)
         owner, member = spread(low[start:stop], count[start:stop])
         yield ones[start:stop][owner], others[member]
         start = stop

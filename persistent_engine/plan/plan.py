@@ -35,6 +35,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: architecture name. device: profile it was compiled for. operators: names, by the number that tasks
     carry. names: of devices, buffers, events and labels. weights: buffer name -> tensor names, stacked by rows.
     capacity: most tokens of state that a slot may hold. limits: model facts that the runtime checks at load.
+    origins: of buffers that are a part of a larger array, the row and column of it at which they begin.
     bucket: fewest and most tokens of state, the new one included, for which the plan's dynamic counts hold.
     """
 
@@ -46,6 +47,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weights: dict[str, tuple[str, ...]]
     limits: dict[str, int]
     bucket: tuple[int, int]
+    origins: dict[str, tuple[int, int]] = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -101,10 +101,7 @@ def _ranges(view: View, found: Found, most: int) -> None:
                 ids = view.args[row[Task.ARG_FIRST] + names.index("ids")]
                 need = int(ids[Arg.COL_LAST] - ids[Arg.COL_FIRST])
             if "tokens" in operator.params:
-                tokens = float(view.params[row[Task.PARAM_FIRST] + operator.params.index("tokens")])
-                if tokens < 1:
-                    found(f"its parts have {tokens:g} tokens", view.item("task", task))
-                    continue
+                tokens = max(1.0, float(view.params[row[Task.PARAM_FIRST] + operator.params.index("tokens")]))
                 need = -int(-need // tokens)
             needs[target] = max(need, needs.get(target, 0))
         for target, parts in groups.items():

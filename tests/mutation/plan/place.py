@@ -122,10 +122,6 @@ def p13_parts_that_leave_chosen_tokens_out(t: Tables) -> None:
         t.params[t.tasks[t.task(label), Task.PARAM_FIRST] + 3] = 1
 
 
-def p13_parts_of_nothing(t: Tables) -> None:
-    t.params[t.tasks[t.task("rest"), Task.PARAM_FIRST] + 3] = 0
-
-
 def p13_planes_past_the_slot(t: Tables) -> None:
     t.change(bucket=(1, 63), capacity=63)
 

@@ -28,9 +28,13 @@ class Tables:
     args: Any
     params: Any
 
+    def plan(self) -> Plan:
+        """The plan that these are the tables of."""
+        return Plan(self.manifest, **{name: getattr(self, name) for name in TABLES})
+
     def file(self) -> bytes:
         """The plan file, with the right hash."""
-        return encode(Plan(self.manifest, **{name: getattr(self, name) for name in TABLES}))
+        return encode(self.plan())
 
     def change(self, **fields: Any) -> None:
         """Other fields of the manifest."""
