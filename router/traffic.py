@@ -116,9 +116,9 @@ class Classes:
 def _require_effect(traffic: TrafficClass) -> None:
     """Refuse settings of a class that could never do anything."""
     plain = TrafficClass(name=traffic.name, pool=traffic.pool)
-    queued = ("queue_limit", "queue_wait_s", "fallback_wait_s", "weight")
+    idle: tuple[str, ...] = ("queue_limit", "queue_wait_s", "fallback_wait_s", "weight")
     if traffic.pool == "native":
-        idle, why = queued, "a native class has no queue; leave it out, or set pool = 'speed'"
+        why = "a native class has no queue; leave it out, or set pool = 'speed'"
     elif traffic.fallback == "none":
         idle, why = ("fallback_wait_s",), "the class has no fallback; leave it out, or set fallback = 'native'"
     else:
