@@ -38,10 +38,11 @@ def rule(view: View) -> list[Finding]:
     longest = manifest.limits.get("capacity", manifest.capacity)
     if longest > manifest.capacity:
         found(f"its limit of {longest} tokens is past its capacity, {manifest.capacity}")
+    vocabulary = manifest.limits.get("vocabulary", 0)
     for arg in _named(view, "table").tolist():
         first, last = view.args[arg, (Arg.ROW_FIRST, Arg.ROW_LAST)].tolist()
-        if first or last < manifest.limits.get("vocabulary", 0):
-            message = f"it looks tokens of {manifest.limits['vocabulary']} up in rows {first} to {last}"
+        if first or last < vocabulary:
+            message = f"it looks {vocabulary} tokens up in rows {first} to {last}"
             found(message, view.item("task", view.arg_task[arg]))
     for arg in np.concatenate([view.written(BufferKind.STATE), _named(view, "cos_sin")]).tolist():
         first, last = view.args[arg, (Arg.ROW_FIRST, Arg.ROW_LAST)].tolist()

@@ -134,6 +134,10 @@ def p13_tokens_past_the_table(t: Tables) -> None:
     t.change(limits={**t.manifest.limits, "vocabulary": 17})
 
 
+def p13_table_without_its_first_row(t: Tables) -> None:
+    t.args[t.arg("embed", 0), Arg.ROW_FIRST] = 1
+
+
 def p13_the_same_part_twice(t: Tables) -> None:
     t.tasks[t.task("rest"), [Task.ROW_FIRST, Task.ROW_LAST]] = (0, 1)
 
