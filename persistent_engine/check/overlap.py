@@ -20,11 +20,11 @@ BLOCK = 1 << 21
 def overlaps(view: View, left: Ints, right: Ints, block: int = BLOCK) -> Iterator[tuple[Ints, Ints]]:
     """Blocks of (arguments of `left`, arguments of `right`), pair by pair, whose boxes overlap."""
     args = view.args
-    lefts, rights = _by_buffer(args, left), _by_buffer(args, right)
+    lefts, rights = _by_memory(view, left), _by_memory(view, right)
     held: list[tuple[Ints, Ints]] = []
     size = 0
-    for buffer, ones in lefts.items():
-        others = rights.get(buffer)
+    for memory, ones in lefts.items():
+        others = rights.get(memory)
         if others is None:
             continue
         for first, second in _candidates(args, ones, others, block):
@@ -37,8 +37,8 @@ def overlaps(view: View, left: Ints, right: Ints, block: int = BLOCK) -> Iterato
         yield _touching(args, held)
 
 
-def _by_buffer(args: Ints, chosen: Ints) -> dict[int, Ints]:
-    owner = args[chosen, Arg.BUFFER]
+def _by_memory(view: View, chosen: Ints) -> dict[int, Ints]:
+    owner = view.memory[view.args[chosen, Arg.BUFFER]]
     order = np.argsort(owner, kind="stable")
     numbers, starts = np.unique(owner[order], return_index=True)
     return dict(zip(numbers.tolist(), np.split(chosen[order], starts[1:]), strict=True)) if len(chosen) else {}

@@ -95,6 +95,16 @@ class View:
         return np.array([bool(wanted(operator)) for operator in OPERATORS])[self.tasks[:, Task.OPERATOR]]
 
     @cached_property
+    def memory(self) -> Ints:
+        """[buffers] the buffer itself, or the first of its name: state planes of one name are one plane of the slot,
+        on whatever devices."""
+        result = np.arange(len(self.buffers))
+        planes: dict[int, int] = {}
+        for buffer in np.flatnonzero(self.buffers[:, BufferRow.KIND] == BufferKind.STATE).tolist():
+            result[buffer] = planes.setdefault(int(self.buffers[buffer, BufferRow.NAME]), buffer)
+        return result
+
+    @cached_property
     def arg_task(self) -> Ints:
         """[args] the task that an argument belongs to, -1 for none."""
         return self._owner(Task.ARG_FIRST, Task.ARG_COUNT, len(self.args))

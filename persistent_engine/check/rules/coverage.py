@@ -1,7 +1,7 @@
 """P6: what an epoch writes, it writes once and whole.
 
 The boxes written in an activation do not overlap and together are the activation. (An activation that nothing touches
-is P12's.)
+is P12's.) A state plane that is read is stored to.
 """
 
 import numpy as np
@@ -32,6 +32,9 @@ def rule(view: View) -> list[Finding]:
         size = int(view.buffers[buffer, BufferRow.ROWS]) * int(view.buffers[buffer, BufferRow.COLS])
         if covered[buffer] < size:
             found(f"{covered[buffer]} of its {size} elements are written", view.item("buffer", buffer))
+    stored = view.memory[view.args[view.written(BufferKind.STATE), Arg.BUFFER]]
+    for buffer in np.setdiff1d(view.memory[view.args[view.read(BufferKind.STATE), Arg.BUFFER]], stored):
+        found("it is read, and no task stores this token's row in it", view.item("buffer", buffer))
     return found.all
 
 

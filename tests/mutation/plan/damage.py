@@ -52,7 +52,8 @@ def rehashed(rng: random.Random, plan: Plan) -> bytes:
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
         table = getattr(tables, rng.choice([name for name in TABLES if len(getattr(tables, name))]))
         row, column = rng.randrange(len(table)), rng.randrange(table.shape[1])
-        table[row, column] = rng.choice((*EXTREMES, 0, 1, 2, 3, int(table[row, column]) + rng.choice((-1, 1))))
+        near = min(max(int(np.nan_to_num(table[row, column])) + rng.choice((-1, 1)), EXTREMES[0]), EXTREMES[1])
+        table[row, column] = rng.choice((*EXTREMES, 0, 1, 2, 3, near))
     return tables.file()
 
 

@@ -53,6 +53,15 @@ def p7_state_read_beside_the_store(t: Tables) -> None:
     t.tasks[(t.tasks[:, Task.WORKER] == 0) & (t.tasks[:, Task.OPERATOR] == attend), Task.WAIT_COUNT] = 0
 
 
+def p7_plane_of_one_name_on_two_devices(t: Tables) -> None:
+    """A task of the second device reads the plane of the first, and does not wait for the store."""
+    t.buffers = np.vstack([t.buffers, t.buffers[t.buffer("kv")]])
+    t.buffers[-1, BufferRow.DEVICE] = 1
+    args = [t.whole(t.buffer("query"), Access.READ)] * 2 + [t.whole(len(t.buffers) - 1, Access.READ)]
+    spare = t.new_buffer("scores")
+    t.append(3, "score", [*args, t.whole(spare, Access.WRITE)])
+
+
 def _loose_reader(t: Tables, worker: int) -> int:
     """A task at the end of a queue that reads what worker 0 writes, in order, and that no one waits for."""
     source = t.tasks[t.running("rmsnorm"), Task.ARG_FIRST]

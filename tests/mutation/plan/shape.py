@@ -196,6 +196,13 @@ def p6_written_by_two(t: Tables) -> None:
     t.args[one] = t.args[other]
 
 
+def p6_plane_that_lacks_this_token(t: Tables) -> None:
+    attend = int(t.tasks[t.running("mla_attend"), Task.ARG_FIRST]) + 1
+    t.args[attend, Arg.BUFFER] = t.new_buffer(t.name(t.buffers[t.args[attend, Arg.BUFFER], BufferRow.NAME]))
+    t.change(names=(*t.manifest.names, "another plane"))
+    t.buffers[-1, BufferRow.NAME] = len(t.manifest.names) - 1
+
+
 def p6_read_and_never_written(t: Tables) -> None:
     task = t.running("embed")
     t.args[t.written(task), Arg.BUFFER] = t.new_buffer(t.name(t.buffers[t.args[t.written(task), 0], BufferRow.NAME]))

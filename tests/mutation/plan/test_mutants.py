@@ -17,7 +17,7 @@ from tests.mutation.plan.built import two_devices
 from tests.mutation.plan.tables import Tables
 
 CORPUS: dict[str, Callable[[Tables], None]] = {**shape.MUTANTS, **order.MUTANTS, **place.MUTANTS}
-BY_HAND = ("p3_", "p9_", "p10_", "p11_", "p12_", "p13_")
+BY_HAND = ("p7_plane", "p3_", "p9_", "p10_", "p11_", "p12_", "p13_")
 
 
 class Machine:
