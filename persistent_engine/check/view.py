@@ -3,6 +3,7 @@
 Invariant: nothing here trusts the plan beyond rule P1; what it allocates is linear in the size of the tables.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from persistent_engine.check.order import Order
 from persistent_engine.check.report import Item, Kind
 from persistent_engine.manifest import OPERATORS, Operator
+from persistent_engine.manifest.signature import Argument
 from persistent_engine.plan import (
     Access,
     Arg,
@@ -128,9 +130,18 @@ class View:
     @cached_property
     def remote(self) -> NDArray[np.bool_]:
         """[args] whether the operator lets the argument lie on another device."""
-        flags = [[argument.remote for argument in operator.arguments] for operator in OPERATORS]
+        return self._declared(lambda argument: argument.remote)
+
+    @cached_property
+    def planes(self) -> NDArray[np.bool_]:
+        """[args] whether the operator takes it as a plane with a row for each token."""
+        return self._declared(lambda argument: argument.dtypes == "state")
+
+    def _declared(self, asked: Callable[[Argument], bool]) -> NDArray[np.bool_]:
+        """[args] what `asked` says of the operator's declaration."""
+        flags = [[asked(argument) for argument in operator.arguments] for operator in OPERATORS]
         width = max(map(len, flags)) + 1
-        many = [operator.arguments[-1].many and operator.arguments[-1].remote for operator in OPERATORS]
+        many = [operator.arguments[-1].many and asked(operator.arguments[-1]) for operator in OPERATORS]
         table = np.array([row + [last] * (width - len(row)) for row, last in zip(flags, many, strict=True)])
         task = self.arg_task
         place = np.clip(np.arange(len(task)) - self.tasks[task, Task.ARG_FIRST], 0, width - 1)

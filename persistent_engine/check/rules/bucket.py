@@ -15,7 +15,7 @@ from persistent_engine.check.found import Found
 from persistent_engine.check.report import Finding, Item
 from persistent_engine.check.view import Ints, View
 from persistent_engine.manifest import OPERATORS
-from persistent_engine.plan import Access, Arg, BufferKind, BufferRow, Task
+from persistent_engine.plan import Access, Arg, BufferRow, Task
 
 __all__ = ["rule"]
 
@@ -31,8 +31,9 @@ def rule(view: View) -> list[Finding]:
     if not 1 <= fewest <= most <= manifest.capacity:
         found(f"its bucket is {fewest} to {most} tokens, wants a range within 1 to its capacity, {manifest.capacity}")
     rows = view.buffers[:, BufferRow.ROWS]
-    state = view.buffers[:, BufferRow.KIND] == BufferKind.STATE
-    for buffer in np.flatnonzero(state & ((rows < most) | (rows > manifest.capacity))):
+    plane = np.zeros(len(rows), dtype=np.bool_)
+    plane[view.args[view.planes, Arg.BUFFER]] = True
+    for buffer in np.flatnonzero(plane & ((rows < most) | (rows > manifest.capacity))):
         message = f"it has {rows[buffer]} rows for up to {most} tokens of a slot for {manifest.capacity}"
         found(message, view.item("buffer", buffer))
     longest = manifest.limits.get("capacity", manifest.capacity)
@@ -44,7 +45,8 @@ def rule(view: View) -> list[Finding]:
         if first or last < vocabulary:
             message = f"it looks {vocabulary} tokens up in rows {first} to {last}"
             found(message, view.item("task", view.arg_task[arg]))
-    for arg in np.concatenate([view.written(BufferKind.STATE), _named(view, "cos_sin")]).tolist():
+    stored = np.flatnonzero(view.planes & (view.args[:, Arg.ACCESS] == Access.WRITE))
+    for arg in np.concatenate([stored, _named(view, "cos_sin")]).tolist():
         first, last = view.args[arg, (Arg.ROW_FIRST, Arg.ROW_LAST)].tolist()
         if first or last < most:
             message = f"it is given rows {first} to {last} for up to {most} tokens"
@@ -76,7 +78,7 @@ def _written(view: View, task: int) -> int:
 def _planes(view: View, found: Found, most: int) -> None:
     """What one operator reads of a plane for the same units of one result, perhaps in parts."""
     groups: dict[tuple[int, ...], list[Part]] = defaultdict(list)
-    for arg in view.read(BufferKind.STATE).tolist():
+    for arg in np.flatnonzero(view.planes & (view.args[:, Arg.ACCESS] == Access.READ)).tolist():
         buffer, _, first, last, left, right = view.args[arg].tolist()
         task = int(view.arg_task[arg])
         unit = view.tasks[task, (Task.OPERATOR, Task.DEVICE, Task.ROW_FIRST, Task.ROW_LAST)].tolist()
