@@ -2,7 +2,8 @@
 
 A task is on the device of its worker and touches buffers of that device, except arguments that its operator declares
 remote. A device's role and a worker's warp role allow the operator (warp role ALL allows every one). Weights are not
-written. The next token is decided by one task, on worker 0, which leads the steps.
+written; planes of the slot, and nothing else, are where an operator takes planes (whole numbers may be state
+anywhere). The next token is decided by one task, on worker 0, which leads the steps.
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from persistent_engine.check.registers import WRITERS
 from persistent_engine.check.report import Finding, Item
 from persistent_engine.check.view import View
 from persistent_engine.manifest import OPERATORS
-from persistent_engine.plan import Arg, BufferKind, BufferRow, Device, Role, Task, WarpRole, Worker
+from persistent_engine.plan import Arg, BufferKind, BufferRow, Device, Dtype, Role, Task, WarpRole, Worker
 
 __all__ = ["rule"]
 
@@ -24,6 +25,7 @@ def rule(view: View) -> list[Finding]:
     _roles(view, found)
     for arg in view.written(BufferKind.WEIGHT):
         found("a weight is written", view.item("buffer", view.args[arg, Arg.BUFFER]), _task(view, arg))
+    _planes(view, found)
     _leader(view, found)
     return found.all
 
@@ -49,6 +51,18 @@ def _devices(view: View, found: Found) -> None:
             _task(view, arg),
             view.item("buffer", view.args[arg, Arg.BUFFER]),
         )
+
+
+def _planes(view: View, found: Found) -> None:
+    """A runtime finds a plane by its place in the slot, all else by its address: neither may be taken for the other."""
+    buffer = view.buffers[view.args[:, Arg.BUFFER]]
+    state = (buffer[:, BufferRow.KIND] == BufferKind.STATE) & (view.arg_task >= 0)
+    for arg in np.flatnonzero(view.planes & ~state):
+        found(
+            "a plane of the slot is meant, not this", _task(view, arg), view.item("buffer", view.args[arg, Arg.BUFFER])
+        )
+    for arg in np.flatnonzero(state & ~view.planes & (buffer[:, BufferRow.DTYPE] != Dtype.I32)):
+        found("no plane of the slot is meant here", _task(view, arg), view.item("buffer", view.args[arg, Arg.BUFFER]))
 
 
 def _roles(view: View, found: Found) -> None:

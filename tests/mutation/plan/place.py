@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from persistent_engine.plan import Access, Arg, BufferRow, Device, Dtype, Role, Task, WarpRole, Worker
+from persistent_engine.plan import Access, Arg, BufferKind, BufferRow, Device, Dtype, Role, Task, WarpRole, Worker
 from tests.mutation.plan.tables import Tables
 
 __all__ = ["MUTANTS"]
@@ -35,6 +35,14 @@ def p10_another_worker_leads(t: Tables) -> None:
 
 def p10_weight_written(t: Tables) -> None:
     t.args[t.arg("head", 0), Arg.ACCESS] = Access.WRITE
+
+
+def p10_activation_for_a_plane(t: Tables) -> None:
+    t.buffers[t.buffer("kv"), BufferRow.KIND] = BufferKind.ACTIVATION
+
+
+def p10_plane_for_an_activation(t: Tables) -> None:
+    t.buffers[t.buffer("y"), BufferRow.KIND] = BufferKind.STATE
 
 
 def p10_nothing_decides_the_token(t: Tables) -> None:
