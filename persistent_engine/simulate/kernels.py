@@ -6,7 +6,6 @@ waited for as in the plan. Same work, same machine: the difference is launching,
 """
 
 import dataclasses
-import heapq
 from collections import defaultdict
 from typing import Literal
 
@@ -66,29 +65,32 @@ def _grouped(plan: Plan, costs: Costs, load: Workload) -> list[_Kernel]:
     return kernels
 
 
-def _ordered(kernels: list[_Kernel]) -> list[int]:
-    """Kernel numbers, each after all that it must follow, else in the plan's order."""
+def _ordered(kernels: list[_Kernel], seconds: list[float]) -> list[int]:
+    """Kernel numbers in the order in which they could begin if every one had a device, so each after all that it must
+    follow; among equals in the plan's order. Every device gets its own part of that, as a stream has it."""
     followers: defaultdict[int, list[int]] = defaultdict(list)
     pending = [len(kernel.after) for kernel in kernels]
     for number, kernel in enumerate(kernels):
         for source in kernel.after:
             followers[source].append(number)
+    begins = [(0.0, 0)] * len(kernels)
     ready = [number for number, count in enumerate(pending) if not count]
-    heapq.heapify(ready)
     order = []
     while ready:
-        number = heapq.heappop(ready)
+        number = ready.pop()
         order.append(number)
+        begin, depth = begins[number]
         for follower in followers[number]:
+            begins[follower] = max(begins[follower], (begin + seconds[number], depth + 1))
             pending[follower] -= 1
             if not pending[follower]:
-                heapq.heappush(ready, follower)
+                ready.append(follower)
     if len(order) < len(kernels):
         raise PlanError(
             f"{len(kernels) - len(order)} operators wait for each other's parts and cannot be kernels that run in turn;"
             " compile with one event for each operator"
         )
-    return order
+    return sorted(order, key=lambda number: (begins[number], number))
 
 
 def kernels_of(plan: Plan, costs: Costs, machine: Machine, load: Workload, launch: Launch = "graph") -> Program:
@@ -98,7 +100,8 @@ def kernels_of(plan: Plan, costs: Costs, machine: Machine, load: Workload, launc
     """
     check_fit(plan, machine, load)
     kernels = _grouped(plan, costs, load)
-    order = _ordered(kernels)
+    times = [time_of(kernel.work, machine.lanes, machine) for kernel in kernels]
+    order = _ordered(kernels, [machine.drain_s + fixed + least for fixed, least, _ in times])
     far = {source for kernel in kernels for source in kernel.after if kernels[source].device != kernel.device}
     events = [(1, kernels[source].device) for source in sorted(far)]
     event_of = {source: event for event, source in enumerate(sorted(far))}
@@ -108,7 +111,7 @@ def kernels_of(plan: Plan, costs: Costs, machine: Machine, load: Workload, launc
     leader = kernels[order[-1]].device if order else 0
     for place, number in enumerate(order):
         kernel = kernels[number]
-        fixed, least, bound = time_of(kernel.work, machine.lanes, machine)
+        fixed, least, bound = times[number]
         waits = [(event_of[s], 0) for s in sorted(kernel.after) if kernels[s].device != kernel.device]
         if launch == "host":
             waits.append((hosts + place, 0))
