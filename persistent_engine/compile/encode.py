@@ -1,18 +1,19 @@
 """Pass `encode`: tasks, schedule and buffers as the tables of a plan.
 
-Output spec: tasks are sorted by worker, in graph order within one; same input, same bytes.
+Output spec: tasks are sorted by worker, in the assignment's order within one; same input, same bytes.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from persistent_engine.compile.assign import Assignment
+from persistent_engine.compile.comm import LocalBuffer
 from persistent_engine.compile.events import Schedule
-from persistent_engine.compile.profile import DeviceProfile
+from persistent_engine.compile.place import Placement
 from persistent_engine.compile.tile import Piece
 from persistent_engine.manifest import OPERATORS, number
-from persistent_engine.models import Graph
-from persistent_engine.plan import TABLES, Manifest, Plan, Role, WarpRole
+from persistent_engine.plan import TABLES, BufferKind, Manifest, Plan
 
 __all__ = ["encode_tables"]
 
@@ -45,39 +46,58 @@ class _Tables:
         }
 
 
+def _buffers(tables: _Tables, names: _Names, buffers: list[LocalBuffer]) -> dict[tuple[str, int], int]:
+    """Rows of `buffers`; gives their numbers."""
+    for local in buffers:
+        shape = (local.buffer.kind, local.buffer.dtype, local.rows, local.cols)
+        tables.extend("buffers", [(*shape, names(local.name), local.device, 0, 0)])
+    return {(local.buffer.name, local.device): at for at, local in enumerate(buffers)}
+
+
 def encode_tables(
-    graph: Graph, pieces: list[Piece], schedule: Schedule, profile: DeviceProfile, limits: dict[str, int]
+    placement: Placement,
+    pieces: list[Piece],
+    buffers: list[LocalBuffer],
+    assignment: Assignment,
+    schedule: Schedule,
+    facts: tuple[str, str, int],
+    limits: dict[str, int],
 ) -> Plan:
-    """The plan."""
+    """The plan. facts: model, machine, capacity."""
     names, tables = _Names(), _Tables()
-    tables.extend("devices", [(Role.MLA, 0, names("cpu"))])
-    buffer_numbers = {name: index for index, name in enumerate(graph.buffers)}
-    for buffer in graph.buffers.values():
-        tables.extend("buffers", [(buffer.kind, buffer.dtype, buffer.rows, buffer.cols, names(buffer.name), 0, 0, 0)])
-    for name, count in schedule.events:
-        tables.extend("events", [(count, names(name), 0)])
-    for worker in range(profile.workers):
-        queue = [task for task, owner in enumerate(schedule.workers) if owner == worker]
+    model, machine, capacity = facts
+    for device, role in enumerate(placement.roles):
+        name = machine if len(placement.roles) == 1 else f"{machine}:{device}"
+        tables.extend("devices", [(role, 0, names(name))])
+    numbers = _buffers(tables, names, buffers)
+    counts = [sum(pieces[member].tiles for member in event.members) for event in schedule.events]
+    for event, count in zip(schedule.events, counts, strict=True):
+        tables.extend("events", [(count, names(event.name), event.device)])
+    queues: list[list[int]] = [[] for _ in assignment.workers]
+    for task in assignment.order:
+        queues[assignment.owner[task]].append(task)
+    for worker, (spec, queue) in enumerate(zip(assignment.workers, queues, strict=True)):
         first = len(tables.rows["tasks"])
         for task in queue:
-            piece, node = pieces[task], graph.nodes[pieces[task].node]
-            waits = tables.extend("waits", [(event, schedule.events[event][1], 0) for event in schedule.waits[task]])
+            piece = pieces[task]
+            waits = tables.extend("waits", [(event, counts[event], 0) for event in schedule.waits[task]])
             signals = tables.extend("signals", [(event,) for event in schedule.signals[task]])
             args = tables.extend(
-                "args", [(buffer_numbers[r.buffer], r.access, *r.rows, *r.cols) for r in piece.regions]
+                "args", [(numbers[r.buffer, r.device], r.access, *r.rows, *r.cols) for r in piece.regions]
             )
-            params = tables.extend("params", [(value,) for value in node.params])
-            row = (number(node.operator), worker, *waits, *signals, *args, *params, *piece.rows)
-            tables.extend("tasks", [(*row, names(node.label), node.layer, 0, 1)])
-        tables.extend("workers", [(0, first, len(queue), WarpRole.ALL, 1)])
+            params = tables.extend("params", [(value,) for value in piece.params])
+            row = (number(piece.operator), worker, *waits, *signals, *args, *params, *piece.rows)
+            tables.extend("tasks", [(*row, names(piece.label), piece.layer, piece.device, piece.tiles)])
+        tables.extend("workers", [(spec.device, first, len(queue), spec.role, spec.lanes)])
     manifest = Manifest(
-        model=graph.model,
-        device=profile.name,
-        capacity=graph.capacity,
+        model=model,
+        device=machine,
+        capacity=capacity,
         operators=tuple(operator.name for operator in OPERATORS),
         names=tuple(names.numbers),
-        weights={buffer.name: buffer.sources for buffer in graph.buffers.values() if buffer.sources},
+        weights={local.name: local.buffer.sources for local in buffers if local.buffer.kind == BufferKind.WEIGHT},
         limits=limits,
-        bucket=(1, graph.capacity),
+        bucket=(1, capacity),
+        origins={local.name: local.origin for local in buffers if local.is_part},
     )
     return Plan(manifest, **tables.arrays())

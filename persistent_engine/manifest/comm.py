@@ -41,6 +41,7 @@ COMM = (
         _copy,
         flops="0",
         warp_roles=COMMUNICATION,
+        cpu="memory.copy",
     ),
     define(
         "broadcast",

@@ -27,17 +27,21 @@ def rope_table(theta: float, positions: int, width: int) -> np.ndarray:
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def _fill(target: np.ndarray, source: str, tensors: Tensors) -> int:
-    """Write one source into the first rows of `target`; gives the number of rows."""
+def _fill(target: np.ndarray, source: str, tensors: Tensors, at: int) -> int:
+    """Write what `target` has of one source; gives the source's rows. Its first row belongs at row `at` of `target`,
+    below 0 when that is before the part of it that `target` holds."""
     if source.startswith("rope:"):
-        target[:] = rope_table(float(source.removeprefix("rope:")), *target.shape)
-        return len(target)
+        rows = int(target.shape[0]) - at
+        target[:] = rope_table(float(source.removeprefix("rope:")), rows, target.shape[1])[-at:]
+        return rows
     tensor = tensors[source]
     tensor = tensor.reshape(1, -1) if tensor.ndim == 1 else tensor
-    if tensor.shape[1] != target.shape[1] or len(tensor) > len(target):
+    if tensor.shape[1] != target.shape[1]:
         raise PlanError(f"tensor {source!r} has shape {tensor.shape}, the plan wants [.., {target.shape[1]}]")
-    rows = target[: len(tensor)]
-    rows[:] = tensor if tensor.dtype == target.dtype else from_float(to_float(tensor), target.dtype)
+    first, last = max(0, -at), min(len(tensor), len(target) - at)
+    if first < last:
+        part, place = tensor[first:last], target[at + first : at + last]
+        place[:] = part if tensor.dtype == target.dtype else from_float(to_float(part), target.dtype)
     return len(tensor)
 
 
@@ -65,11 +69,12 @@ def load_weights(
         name, shape = plan.manifest.names[row[BufferRow.NAME]], (row[BufferRow.ROWS], row[BufferRow.COLS])
         dtype = Dtype(int(row[BufferRow.DTYPE])).numpy
         target = arena[done : done + int(shape[0]) * int(shape[1]) * dtype.itemsize].view(dtype).reshape(shape)
-        filled = 0
+        part = name in plan.manifest.origins
+        at = -plan.manifest.origins[name][0] if part else 0
         for source in plan.manifest.weights[name]:
-            filled += _fill(target[filled:], source, tensors)
-        if filled != len(target):
-            raise PlanError(f"weight {name!r} got {filled} rows from the checkpoint, the plan wants {len(target)}")
+            at += _fill(target, source, tensors, at)
+        if at < len(target) or (at > len(target) and not part):
+            raise PlanError(f"weight {name!r} got {at} rows from the checkpoint, the plan wants {len(target)}")
         weights[number] = target
         done += size
         progress(done, total)

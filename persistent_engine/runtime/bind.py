@@ -86,9 +86,10 @@ def allocate(plan: Plan, weights: dict[int, np.ndarray], planes: dict[str, int])
     for number, row in enumerate(plan.buffers):
         name = plan.manifest.names[row[BufferRow.NAME]]
         if row[BufferRow.KIND] == BufferKind.STATE:
-            if name not in planes:
-                raise PlanError(f"the slot layout has no plane {name!r}, which the plan writes; layouts differ")
-            offsets[number] = planes[name]
+            plane = name.partition("@")[0]  # devices of one machine keep their replicas of a plane in the same bytes
+            if plane not in planes:
+                raise PlanError(f"the slot layout has no plane {plane!r}, which the plan writes; layouts differ")
+            offsets[number] = planes[plane]
         elif row[BufferRow.KIND] == BufferKind.ACTIVATION:
             dtype = Dtype(int(row[BufferRow.DTYPE])).numpy
             count = int(row[BufferRow.ROWS]) * int(row[BufferRow.COLS])

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from deploy.checkpoints import ensure
-from persistent_engine.compile import compile_plan, this_cpu
+from persistent_engine.compile import Granularity, Knobs, compile_plan, this_cpu
 from persistent_engine.models import ModelFacts, load_weights, read_facts
 from persistent_engine.plan import Dtype, Plan
 from persistent_engine.runtime import Binding, Job, Sampling, allocate
@@ -50,17 +50,19 @@ def build(
     dtype: str = "float32",
     capacity: int = 512,
     slots: int = 1,
+    devices: int = 1,
+    granularity: Granularity = "group",
 ) -> Rig:
     """Compile and bind one of the small checkpoints."""
     directory = ensure(name)
     facts = msgspec.structs.replace(read_facts(directory), dtype=dtype)
     plan = compile_plan(
         facts,
-        this_cpu(workers),
+        this_cpu(workers, devices),
         capacity=capacity,
         tile_tokens=TILE,
         policy=policy,
-        tiles_per_worker=tiles_per_worker,
+        knobs=Knobs(events=granularity, tiles_per_worker=tiles_per_worker),
     )
     layout = layout_of(facts, Dtype.BF16 if dtype == "bfloat16" else Dtype.F32, TILE)
     room = plan.manifest.capacity

@@ -45,11 +45,18 @@ def _operands(binding: Binding) -> tuple[np.ndarray, np.ndarray]:
     plan = binding.plan
     operands = np.zeros((len(plan.tasks), MOST_ARGS * FIELDS), np.int64)
     params = np.zeros((len(plan.tasks), MOST_PARAMS), np.float64)
+    widths = plan.buffers[plan.args[:, Arg.BUFFER], BufferRow.COLS]
+    rows, cols = (plan.args[:, last] - plan.args[:, last - 1] for last in (Arg.ROW_LAST, Arg.COL_LAST))
+    if ((rows > 1) & (cols != widths)).any():
+        arg = int(np.argmax((rows > 1) & (cols != widths)))
+        raise PlanError(
+            f"argument {arg} is some columns of several rows; the CPU engine takes whole rows: compile for it"
+        )
     for task, row in enumerate(plan.tasks):
         args = plan.args[row[Task.ARG_FIRST] : row[Task.ARG_FIRST] + row[Task.ARG_COUNT]]
         for place, arg in enumerate(args):
-            rows, cols = arg[Arg.ROW_LAST] - arg[Arg.ROW_FIRST], arg[Arg.COL_LAST] - arg[Arg.COL_FIRST]
-            operands[task, place * FIELDS : (place + 1) * FIELDS] = (binding.address(arg), rows, cols)
+            height, width = arg[Arg.ROW_LAST] - arg[Arg.ROW_FIRST], arg[Arg.COL_LAST] - arg[Arg.COL_FIRST]
+            operands[task, place * FIELDS : (place + 1) * FIELDS] = (binding.address(arg), height, width)
         values = plan.params[row[Task.PARAM_FIRST] : row[Task.PARAM_FIRST] + row[Task.PARAM_COUNT], 0]
         params[task, : len(values)] = values
     return operands, params

@@ -7,7 +7,7 @@ from persistent_engine.plan import Register
 from persistent_engine.runtime.cpu.jit import kernel
 from persistent_engine.runtime.cpu.kernels import experts, gqa, linear, mla, sampling
 from persistent_engine.runtime.cpu.kernels.arithmetic import normalise
-from persistent_engine.runtime.cpu.kernels.memory import f32, i32, view
+from persistent_engine.runtime.cpu.kernels.memory import copy, f32, i32, view
 
 __all__ = ["ADDRESS", "COLS", "FIELDS", "MOST_ARGS", "ROWS", "run_task"]
 
@@ -20,7 +20,7 @@ MATVEC_ADD, GATED = number("matvec_add"), number("gated")
 MLA_STORE, MLA_QUERY, MLA_ATTEND, MLA_VALUE = (number(f"mla_{n}") for n in ("store", "query", "attend", "value"))
 GQA_STORE, GQA_QUERY, GQA_ATTEND = (number(f"gqa_{n}") for n in ("store", "query", "attend"))
 EXPERT_SELECT, EXPERT_GATED = number("expert_select"), number("expert_gated")
-EXPERT_DOWN_ADD, SAMPLE = number("expert_down_add"), number("sample")
+EXPERT_DOWN_ADD, SAMPLE, PUT = number("expert_down_add"), number("sample"), number("put")
 POSITION, TOKEN, NEXT = int(Register.POSITION), int(Register.TOKEN), int(Register.NEXT)
 TOP_K, SEED, TEMPERATURE = int(Register.TOP_K), int(Register.SEED), int(Register.TEMPERATURE)
 TOP_P, MIN_P = int(Register.TOP_P), int(Register.MIN_P)
@@ -115,6 +115,8 @@ def run_task(code, a, p, first, last, slot, integers, numbers, weight_like, stat
         _gqa(code, a, p, view(slot + a[4 * FIELDS], state_like), view(slot + a[5 * FIELDS], state_like), position)
     elif code <= EXPERT_DOWN_ADD:
         _experts(code, a, p, first, last, view(a[0], weight_like), view(a[FIELDS], weight_like))
+    elif code == PUT:
+        copy(i32(a[0]), i32(a[FIELDS]), a[ROWS] * a[COLS])
     else:
         vocabulary = a[COLS]
         integers[NEXT] = sampling.sample(

@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 from persistent_engine.runtime.cpu.jit import kernel
 
-__all__ = ["f32", "i32", "narrow", "view", "widen"]
+__all__ = ["copy", "f32", "i32", "narrow", "view", "widen"]
 
 
 @intrinsic
@@ -43,6 +43,13 @@ def f32(address):
 def i32(address):
     """int32 array at `address`."""
     return carray(_pointer(address, _INTEGER), (_UNKNOWN,))
+
+
+@kernel
+def copy(source, target, count):
+    """target[:count] = source[:count], four bytes each, whatever they mean."""
+    for i in range(count):
+        target[i] = source[i]
 
 
 @intrinsic
