@@ -121,6 +121,17 @@ class Order:
         """Whether each of `first` is done before each of `second` of the next epoch begins."""
         return np.asarray(self._next[second, self.chain[first]] >= self.place[first])
 
+    def arrived(self, first: Ints, task: int, lag: int) -> NDArray[np.bool_]:
+        """Whether each of `first`, `lag` epochs before, is done when the queue comes to `task`, before it waits."""
+        if self.place[task]:
+            row = (self._next if lag else self._now)[task - 1]
+        elif lag:
+            ends = [last - 1 for begin, last in (self._queues[self.chain[task]], self._queues[0]) if last > begin]
+            row = self._now[ends].max(axis=0)
+        else:
+            return np.zeros(len(first), dtype=np.bool_)
+        return np.asarray(row[self.chain[first]] >= self.place[first])
+
     def latest(self, tasks: Ints) -> Clocks:
         """[chains] the last place of `tasks` in each chain, -1 for none: "all of `tasks`", for `all_before`."""
         result = np.full(len(self._queues), -1, dtype=np.int32)

@@ -16,8 +16,9 @@ from persistent_engine.check.found import Found
 from persistent_engine.check.registers import READERS
 from persistent_engine.check.report import Finding
 from persistent_engine.check.rules.regions import pair_witness, state_pairs
-from persistent_engine.check.view import Ints, View
-from persistent_engine.plan import Arg, BufferKind, BufferRow, Wait, Worker
+from persistent_engine.check.stand_in import stand_ins
+from persistent_engine.check.view import View
+from persistent_engine.plan import Arg, BufferKind, BufferRow, Worker
 
 __all__ = ["rule"]
 
@@ -32,43 +33,16 @@ def rule(view: View) -> list[Finding]:
         loose = ~(view.order.follows(first, second) & view.order.follows(second, first))
         for left, right in zip(one[loose], other[loose], strict=True):
             found("state touched in two epochs at once", *pair_witness(view, left, right))
-    _stand_ins(view, found)
+    for producer, late, event, waiter in stand_ins(view):
+        found(
+            "the first task can signal for the next epoch before the second has for this one, and stand in for it",
+            view.item("task", producer),
+            view.item("task", late),
+            view.item("event", event),
+            view.item("task", waiter),
+        )
     _leader(view, found)
     return found.all
-
-
-def _stand_ins(view: View, found: Found) -> None:
-    """Producers that can be an epoch ahead of another one while someone still waits for that one."""
-    producers = _grouped(view.signals, view.signal_task, len(view.events))
-    event_of, lag_of = view.waits[:, Wait.EVENT], view.waits[:, Wait.LAG]
-    waiters = [_grouped(event_of, np.where(lag_of == lag, view.wait_task, -1), len(view.events)) for lag in (0, 1)]
-    order = view.order
-    for event, signallers in enumerate(producers):
-        if len(signallers) < 2:
-            continue
-        ahead = signallers[~order.all_follow(order.latest(signallers), signallers)]
-        for lag, done in ((0, order.all_follow), (1, order.all_known)):
-            waiting = waiters[lag][event]
-            if not len(waiting) or not len(ahead):
-                continue
-            for producer in ahead[~done(order.latest(waiting), ahead)]:
-                late = signallers[~order.follows(signallers, np.full_like(signallers, producer))]
-                found(
-                    "the first task can signal for the next epoch before the second has signalled for this one, and "
-                    "stand in for it",
-                    view.item("task", producer),
-                    view.item("task", late[0]),
-                    view.item("event", event),
-                    view.item("task", waiting[0]),
-                )
-
-
-def _grouped(keys: Ints, tasks: Ints, size: int) -> list[Ints]:
-    """Tasks (those that are not -1) by key."""
-    owned = np.flatnonzero(tasks >= 0)
-    owned = owned[np.argsort(keys[owned], kind="stable")]
-    cuts = np.searchsorted(keys[owned], np.arange(1, size))
-    return np.split(tasks[owned], cuts) if size else []
 
 
 def _leader(view: View, found: Found) -> None:
