@@ -7,7 +7,7 @@ from persistent_engine.plan import Task
 from tests.mutation.plan.built import two_devices
 from tests.mutation.plan.tables import Tables
 from tests.oracle.explorer import Buffer, Small, Step, explore
-from tests.oracle.plans import file_of
+from tests.oracle.plans import draw, file_of
 
 ABOUT_ORDER = {"P4", "P5", "P6", "P7", "P8", "P9"}
 
@@ -113,3 +113,26 @@ def test_a_page_is_written_for_the_next_epoch_while_this_one_still_reads_it() ->
 def test_a_leader_without_tasks_keeps_nobody_together() -> None:
     plan = Small([[], [0]], [Step(registers=True)], [], 0)
     assert broken(plan) == {"P8"}
+
+
+@pytest.mark.contract("P8")
+@pytest.mark.parametrize("seed", [0, 114, 237, 307, 341, 565, 101382, 101577, 102570, 102662, 103239, 103568])
+def test_counters_that_look_unsafe_and_are_not(seed: int) -> None:
+    """Random plans in which a producer can be ahead of a late one, and the waiter is held back all the same."""
+    assert broken(draw(seed)) == set()
+
+
+@pytest.mark.contract("P8")
+def test_what_the_leader_has_run_is_sure_to_be_done_after_the_gate() -> None:
+    """Worker 1 comes to its credit after the gate: what the leader did in the epoch before is done."""
+    led, waiter, other = Step(signals=[0], tiles=2), Step(waits=[(0, 1)]), Step(signals=[0])
+    assert broken(Small([[0], [1], [2]], [led, waiter, other], [], 1)) == {"P8"}
+    assert broken(Small([[0, 2], [1]], [led, waiter, other], [], 1)) == set()
+
+
+@pytest.mark.contract("P8")
+def test_a_credit_beside_a_wait_does_not_make_the_wait_sure() -> None:
+    ahead, late = Step(signals=[0, 1]), Step(signals=[0])
+    waiter = Step(waits=[(0, 0), (1, 1)], signals=[2])
+    last = Step(waits=[(2, 1)])
+    assert broken(Small([[0, 3], [1], [2]], [ahead, late, waiter, last], [], 3)) == {"P8"}
