@@ -7,18 +7,36 @@ from rich.console import Console
 
 from deploy.plan.config import CompileConfig
 from deploy.plan.files import write
-from deploy.plan.target import compile_for
+from deploy.plan.target import Target, compile_for
+from persistent_engine.compile import PASSES
 from persistent_engine.plan import encode
+from speedtier.errors import ConfigError
 
 __all__ = ["compile_to_file"]
 
 
 def compile_to_file(config: CompileConfig) -> None:
-    """Compile and write. Raises: SpeedtierError."""
+    """Compile and write, or print what one pass made. Raises: SpeedtierError."""
     started = time.perf_counter()
+    if config.dump and config.dump not in PASSES:
+        raise ConfigError(f"dump is {config.dump!r}; choose one of {', '.join(PASSES)}")
+    dumps: dict[str, str] = {}
     plan = compile_for(
-        config.model, config.device, config.context, config.batch, config.draft_depth, config.policy, config.workers
+        Target(
+            config.model,
+            config.device,
+            config.context,
+            config.batch,
+            config.draft_depth,
+            config.policy,
+            config.workers,
+            config.weights,
+        ),
+        dumps.__setitem__ if config.dump else None,
     )
+    if config.dump:
+        print(dumps[config.dump], end="")
+        return
     data = encode(plan)
     write(config.out, data)
     Console(soft_wrap=True).print(

@@ -30,13 +30,19 @@ class CompileConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     model: Model
     device: Target = "cpu"
-    out: Annotated[str, Meta(description="Plan file to write.")]
+    out: Annotated[str, Meta(description="Plan file to write (no file is written with --dump).")] = "model.plan"
     context: Annotated[int, Meta(ge=1, description="Most tokens of state that the plan is for.")] = 4096
     batch: Annotated[Literal[1, 2, 4, 8], Meta(description="Requests decoded together.")] = 1
     draft_depth: Annotated[int, Meta(ge=0, le=7, description="Draft tokens that a step verifies; 0 for none.")] = 0
     policy: Annotated[str, Meta(description="How tasks are placed on workers.")] = "list"
     workers: Annotated[int, Meta(ge=0, description="Workers of a CPU plan; 0 for one a core.")] = 0
-    dump: Annotated[str, Meta(description="Print what this pass of the compiler made, and write no file.")] = ""
+    weights: Annotated[
+        Literal["auto", "F32", "BF16", "FP8", "MXFP8", "NVFP4"],
+        Meta(description="Dtype of matrices; auto: the checkpoint's on a CPU, FP8 with FP8 state elsewhere."),
+    ] = "auto"
+    dump: Annotated[
+        str, Meta(description="Print what this pass of the compiler made instead; any other word lists the passes.")
+    ] = ""
 
 
 class ShowConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

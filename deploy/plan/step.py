@@ -7,7 +7,7 @@ import dataclasses
 
 from deploy.plan.config import StepConfig
 from deploy.plan.files import read
-from deploy.plan.target import compile_for, machine_of
+from deploy.plan.target import Target, compile_for, machine_of
 from persistent_engine.plan import Plan
 from persistent_engine.simulate import Costs, FormulaCosts, Machine, Workload
 from speedtier.errors import ConfigError
@@ -34,5 +34,5 @@ def step_of(config: StepConfig) -> Step:
         plan = read(config.plan)
     else:
         device = config.device or "cpu"
-        plan = compile_for(config.model, device, load.context, config.batch, config.draft_depth)
+        plan = compile_for(Target(config.model, device, load.context, config.batch, config.draft_depth))
     return Step(plan, machine_of(config.device or plan.manifest.device), load, FormulaCosts())

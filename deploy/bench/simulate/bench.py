@@ -16,13 +16,14 @@ from deploy.bench.simulate.picture import bars, curves
 from deploy.bench.simulate.points import COSTS, Point, Points
 from deploy.bench.simulate.published import CONTEXTS, PUBLISHED
 from deploy.plan.files import write
+from deploy.plan.show import WIDE
 from deploy.plan.simulate import CAUSES
-from deploy.plan.target import compile_for, facts_for, machine_of
+from deploy.plan.target import Batch, Target, compile_for, facts_for, machine_of
 from persistent_engine.plan import Plan
 
 __all__ = ["simulate"]
 
-BATCHES = (1, 2, 4, 8)
+BATCHES: tuple[Batch, ...] = (1, 2, 4, 8)
 BATCH_CONTEXT = "32k"
 """Where the batches are compared: the middle of the points that are published."""
 
@@ -33,8 +34,8 @@ def _plans(config: SimulateBenchConfig) -> Points:
     longest = max(CONTEXTS.values()) + config.output + config.draft_depth + 1
     buckets = (indexer.top_k, longest) if indexer is not None else (longest,)
 
-    def compiled(context: int, batch: int, depth: int) -> Plan:
-        return compile_for(config.model, config.device, context, batch, depth)
+    def compiled(context: int, batch: Batch, depth: int) -> Plan:
+        return compile_for(Target(config.model, config.device, context, batch, depth))
 
     return Points(compiled, machine_of(config.device), buckets)
 
@@ -94,6 +95,7 @@ def _report(
             "batch": batches,
             "step_s": steps,
             "critical_path_s": paths,
+            "kernel_by_kernel_path_s": {key: found["no_mtp"][key].kernels["graph"].path for key in CONTEXTS},
             "step_longer_when_doubled": doubled,
             "bound_s": {kind: {key: found[kind][key].bound_s for key in CONTEXTS} for kind in found},
         },
@@ -158,6 +160,8 @@ def _draw(config: SimulateBenchConfig, report: dict[str, Any], found: dict[str, 
 def simulate(config: SimulateBenchConfig) -> None:
     """Simulate all points, print a table, write JSON and pictures. Raises: SpeedtierError."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDE)
     points = _plans(config)
     found = _points(config, points, console)
     doubled = {key: points.doubled(CONTEXTS[key] + config.output // 2) for key in ("1k", "32k")}

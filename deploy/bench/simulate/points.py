@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from deploy.plan.target import Batch
 from persistent_engine.plan import Plan
 from persistent_engine.simulate import (
     FormulaCosts,
@@ -44,7 +45,7 @@ class Point:
     """One step. committed: tokens of each request that it gives. kernels: the same work, by how kernels start."""
 
     committed: float
-    batch: int
+    batch: Batch
     result: Result
     bound_s: float
     kernels: dict[str, Result]
@@ -59,7 +60,7 @@ class Point:
         return self.committed / self.kernels[launch].step_s
 
 
-Compile = Callable[[int, int, int], Plan]
+Compile = Callable[[int, Batch, int], Plan]
 """A plan for at most so many tokens of state, so many requests, so many drafted tokens."""
 
 
@@ -72,10 +73,10 @@ class Points:
 
     def __init__(self, compile_plan: Compile, machine: Machine, buckets: Sequence[int]) -> None:
         self._compile, self._machine, self._buckets = compile_plan, machine, buckets
-        self._plans: dict[tuple[int, int, int], Plan] = {}
+        self._plans: dict[tuple[int, Batch, int], Plan] = {}
         self._costs = FormulaCosts()
 
-    def plan(self, context: int, batch: int, depth: int) -> Plan:
+    def plan(self, context: int, batch: Batch, depth: int) -> Plan:
         """The plan that an engine runs at `context` tokens of state. Raises: PlanError past the last bucket."""
         bucket = next((most for most in self._buckets if context <= most), None)
         if bucket is None:
@@ -85,7 +86,7 @@ class Points:
             self._plans[key] = self._compile(*key)
         return self._plans[key]
 
-    def point(self, context: int, depth: int, committed: float, batch: int = 1) -> Point:
+    def point(self, context: int, depth: int, committed: float, batch: Batch = 1) -> Point:
         """A step at `context` tokens of state. Raises: SpeedtierError."""
         load, machine = Workload(context + 1 + depth, batch, 1 + depth), self._machine
         plan = self.plan(load.context, batch, depth)

@@ -153,3 +153,11 @@ def test_check_names_the_rule_and_the_witness_and_leaves_no_certificate(file: st
     done = plan("check", str(broken))
     assert done.returncode == 1 and not old.exists()
     assert "P4: " in done.stderr and "[" in done.stderr and f"{broken} is refused" in done.stderr
+
+
+def test_what_a_pass_made_is_printed_in_place_of_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "none.plan"
+    done = plan("compile", "--model", "tiny-mla", "--context", "512", "--dump", "place", "--out", str(out))
+    assert done.returncode == 0 and "embedding: embed on 0" in done.stdout and not out.exists()
+    done = plan("compile", "--model", "tiny-mla", "--dump", "guess")
+    assert done.returncode == 2 and "dump is 'guess'; choose one of lower, place" in done.stderr
