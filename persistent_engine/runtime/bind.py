@@ -8,6 +8,7 @@ import dataclasses
 
 import numpy as np
 
+from persistent_engine.check import Certificate
 from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Plan, Task, Wait, Worker
 from speedtier.errors import PlanError
 
@@ -17,11 +18,12 @@ __all__ = ["Binding", "allocate", "check_references"]
 @dataclasses.dataclass(frozen=True)
 class Binding:
     """Memory of a plan. arrays: buffer number -> array [rows, cols] (activations, weights). planes: state buffer
-    number -> byte offset in a slot."""
+    number -> byte offset in a slot. certificate: of the plan; engines refuse a binding without one."""
 
     plan: Plan
     arrays: dict[int, np.ndarray]
     planes: dict[int, int]
+    certificate: Certificate | None = None
 
     def name(self, number: int) -> str:
         """Name of a buffer."""
@@ -76,10 +78,13 @@ def check_references(plan: Plan) -> None:
     _check_range("queues", plan.workers[:, Worker.TASK_FIRST], plan.workers[:, Worker.TASK_COUNT], len(tasks))
 
 
-def allocate(plan: Plan, weights: dict[int, np.ndarray], planes: dict[str, int]) -> Binding:
+def allocate(
+    plan: Plan, weights: dict[int, np.ndarray], planes: dict[str, int], certificate: Certificate | None = None
+) -> Binding:
     """Bind `plan`: activations are allocated here (64-byte aligned, zero), weights and plane offsets are given.
 
-    planes: state buffer name -> byte offset of the plane in a slot. Raises: PlanError.
+    planes: state buffer name -> byte offset of the plane in a slot. certificate: see `check.certificate`; the reference
+    interpreter needs none, as it touches nothing but its own arrays. Raises: PlanError.
     """
     check_references(plan)
     arrays, offsets = dict(weights), {}
@@ -98,4 +103,4 @@ def allocate(plan: Plan, weights: dict[int, np.ndarray], planes: dict[str, int])
             arrays[number] = raw.view(dtype).reshape(row[BufferRow.ROWS], row[BufferRow.COLS])
         elif number not in arrays:
             raise PlanError(f"weight {name!r} was not loaded; load the weights of this plan")
-    return Binding(plan, arrays, offsets)
+    return Binding(plan, arrays, offsets, certificate)

@@ -32,7 +32,10 @@ class DecodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 128
     revision: Annotated[str, Meta(description="Revision that both ends must name.")] = ""
     policy: Annotated[Literal["list", "round_robin"], Meta(description="How the plan places its tasks.")] = "list"
-    plan: Annotated[str, Meta(description="File to write the compiled plan to; empty: do not.")] = ""
+    plan: Annotated[
+        str,
+        Meta(description="Plan file to run, with FILE.certificate beside it; both are written when there is no FILE."),
+    ] = ""
     state_wait_s: Annotated[
         float, Meta(gt=0, le=3600, description="Seconds to wait for a request's state when it names no limit.")
     ] = 30.0

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from persistent_engine.compile import compile_plan, this_cpu
 from persistent_engine.models import MlaFacts, ModelFacts, load_weights, read_facts
-from persistent_engine.plan import BufferKind, BufferRow, Dtype, Plan, encode
+from persistent_engine.plan import Dtype
 from persistent_engine.runtime import Binding, DecodeEngine, allocate
 from persistent_engine.runtime.cpu import CpuEngine
 from persistent_engine.server.config import DecodeConfig
+from persistent_engine.server.planning import open_plan
 from persistent_engine.server.receiving import Receiving
 from tilert_connector import Receiver
 from tilert_connector.layout import KvLayout, gqa_layout, mla_layout
@@ -23,12 +23,6 @@ from tilert_connector.layout.fingerprint import Fingerprint, fingerprint
 from tilert_connector.transport import Slot, TestedSink, allocate_slots, open_sink
 
 __all__ = ["BoundModel", "DecodeNode", "bind_model", "layout_of", "open_node"]
-
-BYTES_WORTH_A_WORKER = 8 << 20
-"""Weights that make another worker worth its waiting: below, one core reads them from its caches."""
-BYTES_WORTH_ALL_CORES = 256 << 20
-"""Weights that make the event loop's core worth taking too: a step is then so long that HTTP hardly competes. Below,
-sharing it doubles the time of a token (measured with 24 MB of weights on two cores)."""
 
 
 @dataclasses.dataclass
@@ -71,27 +65,6 @@ def layout_of(facts: ModelFacts, dtype: Dtype, block_size: int) -> KvLayout:
     return gqa_layout(range(facts.layers), dtype.item, attention.kv_heads, attention.head_dim, block_size)
 
 
-def _plan(config: DecodeConfig, facts: ModelFacts, dtype: Dtype, capacity: int) -> Plan:
-    def compiled(workers: int) -> Plan:
-        return compile_plan(
-            facts,
-            this_cpu(workers),
-            capacity=capacity,
-            tile_tokens=config.block_size if not isinstance(facts.attention, MlaFacts) else 1,
-            state_dtype=dtype,
-            policy=config.policy,
-        )
-
-    if config.workers:
-        return compiled(config.workers)
-    plan = compiled(1)
-    rows = plan.buffers[plan.buffers[:, BufferRow.KIND] == BufferKind.WEIGHT].astype(np.int64)
-    size = int((rows[:, BufferRow.ROWS] * rows[:, BufferRow.COLS]).sum()) * dtype.item
-    cores = this_cpu().workers if size >= BYTES_WORTH_ALL_CORES else max(1, this_cpu().workers - 1)
-    workers = min(cores, 1 + size // BYTES_WORTH_A_WORKER)
-    return plan if workers == 1 else compiled(workers)
-
-
 @dataclasses.dataclass(frozen=True)
 class BoundModel:
     """A model's plan and weights over the memory of its slots; `room` tokens fit in one."""
@@ -109,20 +82,18 @@ class BoundModel:
 
 
 def bind_model(config: DecodeConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> BoundModel:
-    """Read the model, compile its plan, load its weights. progress: as `load_weights`. Raises: SpeedtierError."""
+    """Read the model, open its plan, load its weights. progress: as `load_weights`. Raises: SpeedtierError."""
     directory = Path(config.model)
     facts = read_facts(directory)
     if config.dtype != "auto":
         facts = msgspec.structs.replace(facts, dtype=config.dtype)
     dtype = Dtype.BF16 if facts.dtype == "bfloat16" else Dtype.F32
-    plan = _plan(config, facts, dtype, min(config.max_tokens, facts.max_position))
-    if config.plan:
-        Path(config.plan).write_bytes(encode(plan))
+    plan, certificate = open_plan(config, facts, dtype, min(config.max_tokens, facts.max_position))
     layout = layout_of(facts, dtype, config.block_size)
     room = plan.manifest.capacity
     memory = allocate_slots(config.receiver.transport, config.slots, layout.slot_bytes(room))
     planes = {plane.name: start for plane, start in zip(layout.planes, layout.offsets(room), strict=True)}
-    binding = allocate(plan, load_weights(plan, directory, progress), planes)
+    binding = allocate(plan, load_weights(plan, directory, progress), planes, certificate)
     return BoundModel(facts, layout, binding, memory, room)
 
 

@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 
 from deploy.checkpoints import ensure
+from persistent_engine.check import certificate
 from persistent_engine.compile import Granularity, Knobs, compile_plan, this_cpu
 from persistent_engine.models import ModelFacts, load_weights, read_facts
-from persistent_engine.plan import Dtype, Plan
+from persistent_engine.plan import Dtype, Plan, encode
 from persistent_engine.runtime import Binding, Job, Sampling, allocate
 from persistent_engine.runtime.cpu import CpuEngine
 from persistent_engine.server.node import layout_of
@@ -68,7 +69,8 @@ def build(
     room = plan.manifest.capacity
     memory = [slot.array for slot in allocate_slots("tcp", slots, layout.slot_bytes(room))]
     planes = {plane.name: start for plane, start in zip(layout.planes, layout.offsets(room), strict=True)}
-    return Rig(directory, facts, plan, allocate(plan, load_weights(plan, directory), planes), memory)
+    binding = allocate(plan, load_weights(plan, directory), planes, certificate(encode(plan)))
+    return Rig(directory, facts, plan, binding, memory)
 
 
 async def decode(engine: CpuEngine, job: Job) -> tuple[list[int], str]:

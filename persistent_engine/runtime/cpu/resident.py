@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from persistent_engine.check import verify
 from persistent_engine.manifest import OPERATORS
 from persistent_engine.plan import Arg, BufferKind, BufferRow, Dtype, Event, Plan, Register, Task, Worker
 from persistent_engine.runtime.bind import Binding
@@ -70,7 +71,7 @@ def _like(plan: Plan, kind: BufferKind) -> np.ndarray:
 
 
 class Resident:
-    """Workers of one plan over given slots.
+    """Workers of one plan over given slots. Raises: PlanError for a plan without a certificate of its own.
 
     slots: writable uint8 arrays, each the memory of one slot. After each token and at the end of a request,
     `descriptor` (an eventfd, non-blocking) becomes readable.
@@ -80,6 +81,9 @@ class Resident:
         self._binding, self._slots = binding, slots
         plan = binding.plan
         _check_kernels(plan)
+        if binding.certificate is None:
+            raise PlanError("the plan has no certificate, so nobody has checked it; make one with check.certificate")
+        verify(plan, binding.certificate)
         capacity = plan.manifest.capacity
         self.control = np.zeros(WORDS, np.int64)
         self.hang = np.zeros(Hang.WIDTH, np.int64)

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -191,7 +192,9 @@ async def test_a_hang_is_reported_and_the_engine_says_so() -> None:
     waits[:, Wait.COUNT] += 1  # every wait wants one signal more than will come
     plan = dataclasses.replace(rig.plan, waits=waits)
     planes = {rig.binding.name(number): start for number, start in rig.binding.planes.items()}
-    broken = CpuEngine(allocate(plan, rig.binding.arrays, planes), rig.slots, deadline_s=0.2)
+    assert rig.binding.certificate is not None
+    forged = msgspec.structs.replace(rig.binding.certificate, plan=plan.digest)
+    broken = CpuEngine(allocate(plan, rig.binding.arrays, planes, forged), rig.slots, deadline_s=0.2)
     await broken.start()
     try:
         with pytest.raises(EngineFailed, match=r"worker \d .* event .* expected \d+, actual \d+; producers: task"):
