@@ -72,11 +72,11 @@ def _neighbours(view: View, begin: dict[int, int]) -> tuple[set[tuple[int, int]]
         devices[int(view.buffers[buffer, BufferRow.DEVICE])].append(buffer)
     within, around = set[tuple[int, int]](), set[tuple[int, int]]()
     for buffers in devices.values():
-        first = view.buffers[buffers, BufferRow.PAGE_FIRST]
-        last = first + view.buffers[buffers, BufferRow.PAGE_COUNT]
-        order = np.argsort([begin[buffer] for buffer in buffers], kind="stable")
+        ordered = np.array(sorted(buffers, key=lambda buffer: begin[buffer]))
+        first = view.buffers[ordered, BufferRow.PAGE_FIRST]
+        last = first + view.buffers[ordered, BufferRow.PAGE_COUNT]
         for page in np.unique(first):
-            here = [buffers[i] for i in order if first[i] <= page < last[i]]
+            here = ordered[(first <= page) & (page < last)].tolist()
             within.update(itertools.pairwise(here))
             if len(here) > 1:
                 around.add((here[-1], here[0]))
