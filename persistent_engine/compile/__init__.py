@@ -9,6 +9,7 @@ from persistent_engine.compile.encode import encode_tables
 from persistent_engine.compile.events import connect, require_connected
 from persistent_engine.compile.knobs import Granularity, Knobs
 from persistent_engine.compile.lower import lower, require_lowered
+from persistent_engine.compile.pages import PAGE_BYTES, assign_pages
 from persistent_engine.compile.place import place, require_placed
 from persistent_engine.compile.profile import DeviceProfile, profile_of, this_cpu
 from persistent_engine.compile.prune import prune
@@ -62,8 +63,12 @@ def compile_plan(
     limits["draft_depth"] = knobs.draft_depth
     if facts.indexer is not None:
         limits["index_topk"] = facts.indexer.top_k
+    if profile.lanes > 1:
+        limits["page_bytes"] = PAGE_BYTES
     named = (made.graph.model, profile.name, made.graph.capacity)
-    made.plan = encode_tables(made.placement, made.pieces, made.buffers, made.assignment, made.schedule, named, limits)
+    made.plan = encode_tables(
+        made.placement, made.pieces, made.buffers, made.assignment, made.schedule, made.pages, named, limits
+    )
     if dump is not None:
         dump("encode", show_pass("encode", made))
     return made.plan
@@ -95,3 +100,6 @@ def _run(made: Compiled, profile: DeviceProfile, policy: str, knobs: Knobs, done
     done("events")
     made.schedule = prune(made.assignment, made.schedule)
     done("prune")
+    if profile.lanes > 1:  # a CPU gives every buffer memory of its own
+        made.pages = assign_pages(made.pieces, made.buffers, made.assignment, made.schedule)
+    done("pages")

@@ -10,6 +10,7 @@ import numpy as np
 from persistent_engine.compile.assign import Assignment
 from persistent_engine.compile.comm import LocalBuffer
 from persistent_engine.compile.events import Schedule
+from persistent_engine.compile.pages import Pages
 from persistent_engine.compile.place import Placement
 from persistent_engine.compile.tile import Piece
 from persistent_engine.manifest import OPERATORS, number
@@ -46,11 +47,12 @@ class _Tables:
         }
 
 
-def _buffers(tables: _Tables, names: _Names, buffers: list[LocalBuffer]) -> dict[tuple[str, int], int]:
+def _buffers(tables: _Tables, names: _Names, buffers: list[LocalBuffer], pages: Pages) -> dict[tuple[str, int], int]:
     """Rows of `buffers`; gives their numbers."""
     for local in buffers:
         shape = (local.buffer.kind, local.buffer.dtype, local.rows, local.cols)
-        tables.extend("buffers", [(*shape, names(local.name), local.device, 0, 0)])
+        place = pages.places.get((local.buffer.name, local.device), (0, 0))
+        tables.extend("buffers", [(*shape, names(local.name), local.device, *place)])
     return {(local.buffer.name, local.device): at for at, local in enumerate(buffers)}
 
 
@@ -60,6 +62,7 @@ def encode_tables(
     buffers: list[LocalBuffer],
     assignment: Assignment,
     schedule: Schedule,
+    pages: Pages,
     facts: tuple[str, str, int],
     limits: dict[str, int],
 ) -> Plan:
@@ -68,8 +71,8 @@ def encode_tables(
     model, machine, capacity = facts
     for device, role in enumerate(placement.roles):
         name = machine if len(placement.roles) == 1 else f"{machine}:{device}"
-        tables.extend("devices", [(role, 0, names(name))])
-    numbers = _buffers(tables, names, buffers)
+        tables.extend("devices", [(role, pages.totals.get(device, 0), names(name))])
+    numbers = _buffers(tables, names, buffers, pages)
     counts = [sum(pieces[member].tiles for member in event.members) for event in schedule.events]
     for event, count in zip(schedule.events, counts, strict=True):
         tables.extend("events", [(count, names(event.name), event.device)])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from persistent_engine.compile.assign import Assignment
 from persistent_engine.compile.comm import LocalBuffer
 from persistent_engine.compile.events import Schedule
+from persistent_engine.compile.pages import Pages
 from persistent_engine.compile.place import Placement
 from persistent_engine.compile.tile import Piece
 from persistent_engine.models import Graph
@@ -25,6 +26,7 @@ class Compiled:
     producers: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
     assignment: Assignment = dataclasses.field(default_factory=lambda: Assignment([], [], []))
     schedule: Schedule = dataclasses.field(default_factory=lambda: Schedule([], [], []))
+    pages: Pages = dataclasses.field(default_factory=Pages)
     plan: Plan | None = None
 
 
@@ -43,7 +45,7 @@ def _place(made: Compiled) -> Iterator[str]:
         yield f"{node.label}: {node.operator} on {shown}"
 
 
-def _pieces(made: Compiled) -> Iterator[str]:
+def _tasks(made: Compiled) -> Iterator[str]:
     for index, piece in enumerate(made.pieces):
         boxes = " ".join(
             f"{'>' if r.access == Access.WRITE else ''}{r.buffer}@{r.device}"
@@ -73,6 +75,13 @@ def _schedule(made: Compiled) -> Iterator[str]:
             yield f"task {task} waits for {' '.join(map(str, events))}"
 
 
+def _pages(made: Compiled) -> Iterator[str]:
+    for device in range(len(made.placement.roles)):
+        yield f"device {device}: {made.pages.totals.get(device, 0)} pages"
+    for (name, device), (first, count) in made.pages.places.items():
+        yield f"{name}@{device}: [{first}:{first + count}]"
+
+
 def _encode(made: Compiled) -> Iterator[str]:
     assert made.plan is not None
     for name in TABLES:
@@ -83,12 +92,13 @@ def _encode(made: Compiled) -> Iterator[str]:
 PASSES: dict[str, Callable[[Compiled], Iterator[str]]] = {
     "lower": _lower,
     "place": _place,
-    "tile": _pieces,
-    "comm": _pieces,
+    "tile": _tasks,
+    "comm": _tasks,
     "depend": _depend,
     "assign": _assign,
     "events": _schedule,
     "prune": _schedule,
+    "pages": _pages,
     "encode": _encode,
 }
 """Passes in their order, and how each one's result is shown."""

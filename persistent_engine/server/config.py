@@ -31,7 +31,9 @@ class DecodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         int, Meta(ge=1, description="The prefill server's --block-size; only GQA models depend on it.")
     ] = 128
     revision: Annotated[str, Meta(description="Revision that both ends must name.")] = ""
-    policy: Annotated[Literal["list", "round_robin"], Meta(description="How the plan places its tasks.")] = "list"
+    policy: Annotated[
+        Literal["list", "round_robin", "zigzag", "wave", "pinned"], Meta(description="How the plan places its tasks.")
+    ] = "list"
     plan: Annotated[
         str,
         Meta(description="Plan file to run, with FILE.certificate beside it; both are written when there is no FILE."),

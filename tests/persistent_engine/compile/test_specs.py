@@ -14,12 +14,13 @@ from persistent_engine.compile.comm import LocalBuffer, localise, require_local
 from persistent_engine.compile.depend import depend, require_dependent
 from persistent_engine.compile.events import Schedule, connect, require_connected
 from persistent_engine.compile.lower import lower, require_lowered
+from persistent_engine.compile.pages import assign_pages, require_paged
 from persistent_engine.compile.place import Placement, place, require_placed
 from persistent_engine.compile.prune import prune, require_pruned
 from persistent_engine.compile.tile import Piece, require_tiled, tile
 from persistent_engine.devices import device
 from persistent_engine.models import Graph, facts_of, read_facts
-from persistent_engine.plan import BufferKind, Device, Dtype, Role, Task, encode
+from persistent_engine.plan import BufferKind, BufferRow, Device, Dtype, Role, Task, encode
 from speedtier.errors import PlanError
 
 
@@ -135,6 +136,28 @@ def test_a_wait_too_few_or_too_many_breaks_prune() -> None:
     made.schedule.waits[task].clear()
     with pytest.raises(PlanError, match="changed the order"):
         require_pruned(made.assignment, made.full, made.schedule)
+
+
+@pytest.mark.contract("P9")
+def test_pages_are_shared_and_never_by_two_that_live() -> None:
+    made = _made(2, "wave")
+    pages = assign_pages(made.pieces, made.buffers, made.assignment, made.schedule)
+    require_paged(made.pieces, made.assignment, made.schedule, pages)
+    alone = sum(count for _, count in pages.places.values())
+    assert sum(pages.totals.values()) < alone / 2
+    key, other = (name for name in pages.places if name in (("layers.0.attention", 0), ("layers.0.mlp_norm", 0)))
+    pages.places[key] = pages.places[other]
+    with pytest.raises(PlanError, match="is written for"):
+        require_paged(made.pieces, made.assignment, made.schedule, pages)
+
+
+@pytest.mark.contract("P9")
+def test_a_machine_with_lanes_has_pages() -> None:
+    facts = read_facts(ensure("tiny-mla"))
+    plan = compile_plan(facts, device("8xB200"), capacity=64)
+    used = plan.devices[:, Device.PAGES]
+    assert (used > 0).all() and used.sum() < plan.buffers[:, BufferRow.PAGE_COUNT].sum()
+    assert check(encode(plan), None).clean
 
 
 def test_every_pass_is_shown() -> None:
