@@ -32,6 +32,11 @@ def step_of(config: StepConfig) -> Step:
     load = Workload(config.context + 1 + config.draft_depth, config.batch, 1 + config.draft_depth)
     if config.plan:
         plan = read(config.plan)
+        for name in ("draft_depth", "batch"):
+            given, own = getattr(config, name), plan.manifest.limits.get(name)
+            if own is not None and given != own:
+                option = name.replace("_", "-")
+                raise ConfigError(f"{name} is {given}; the plan is for {own}, give --{option} {own}")
     else:
         device = config.device or "cpu"
         plan = compile_for(Target(config.model, device, load.context, config.batch, config.draft_depth))

@@ -100,6 +100,7 @@ def test_a_timeline_is_a_picture(file: str, tmp_path: Path) -> None:
         (("simulate", "--context", "9"), 2, "give a plan file or --model"),
         (("simulate", "FILE", "--model", "tiny-mla"), 2, "one of the two"),
         (("simulate", "FILE", "--context", "9000"), 1, "context is 9001; this plan is for 1 to 512"),
+        (("simulate", "FILE", "--draft-depth", "3"), 2, "draft_depth is 3; the plan is for 0, give --draft-depth 0"),
         (("simulate", "FILE", "--acceptance", "2"), 2, "acceptance is 2; a step of draft depth 0 gives 1"),
         (("simulate", "FILE", "--device", "abacus"), 1, "device is 'abacus'; choose one of"),
         (("compile", "--model", "tiny-mla", "--out", "x", "--policy", "best"), 1, "policy is 'best'; choose one of"),
