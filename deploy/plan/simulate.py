@@ -20,6 +20,7 @@ CAUSES = {
     "cache": "on-chip cache",
     "arithmetic": "arithmetic",
     "link": "links between devices",
+    "selection": "choosing the largest, as measured",
     "latency": "first byte of a task",
     "shared": "others on the same memory",
     "launch": "starting and draining kernels",

@@ -82,7 +82,7 @@ def _run(made: Compiled, profile: DeviceProfile, policy: str, knobs: Knobs, done
     made.placement = place(graph, profile)
     require_placed(graph, made.placement)
     done("place")
-    made.pieces = tile(graph, made.placement, profile, knobs.tiles_per_worker)
+    made.pieces = tile(graph, made.placement, profile, knobs)
     require_tiled(graph, made.placement, made.pieces)
     done("tile")
     made.pieces, made.buffers = localise(graph, made.pieces, profile)

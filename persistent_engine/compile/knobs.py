@@ -16,7 +16,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     device, `group` one for all where every reader needs all and else one each. tiles_per_worker: tasks of an operator,
     for each worker of a device. parts: that the chosen tokens of sparse attention are cut into (split KV); 0 for one
     per lane, at most 128; where there is one lane, attention is not cut. draft_depth: tokens that the step drafts.
-    batch: requests a step; tables do not depend on it, it stands in `limits` for costs. weight_dtype: of matrices;
+    batch: requests a step, for plans that are simulated; no runtime takes more than one. weight_dtype: of matrices;
     None for the checkpoint's."""
 
     events: Granularity = "group"

@@ -5,10 +5,11 @@ Output spec (`require_tiled`): the row ranges of a share's tasks partition it; e
 
 import dataclasses
 
+from persistent_engine.compile.knobs import Knobs
 from persistent_engine.compile.place import ACROSS, Placement, Share
 from persistent_engine.compile.profile import DeviceProfile
 from persistent_engine.manifest import OPERATORS, number
-from persistent_engine.models import Box, Graph, Node
+from persistent_engine.models import DRAFT, Box, Graph, Node
 from persistent_engine.plan import Access, BufferKind
 from speedtier.errors import PlanError
 
@@ -90,7 +91,14 @@ def _cost(graph: Graph, node: Node, regions: tuple[Region, ...], share: float) -
     return int(total)
 
 
-def _pieces(graph: Graph, index: int, share: Share, count: int, lanes: int) -> list[Piece]:
+def _separate(node: Node, knobs: Knobs) -> int:
+    """Tokens of a step that lanes can do side by side at no more reading: where a matrix is read, all share it."""
+    if any(argument.dtypes == "matrix" for argument in OPERATORS[number(node.operator)].arguments):
+        return 1
+    return knobs.batch * (1 if node.label.startswith(DRAFT) else 1 + knobs.draft_depth)
+
+
+def _pieces(graph: Graph, index: int, share: Share, count: int, lanes: int, tokens: int) -> list[Piece]:
     node = graph.nodes[index]
     marks = [argument.written for argument in OPERATORS[number(node.operator)].arguments]
     heads = ACROSS.get(node.operator, (None,) * len(node.boxes))
@@ -103,27 +111,29 @@ def _pieces(graph: Graph, index: int, share: Share, count: int, lanes: int) -> l
             for box, mark, axis in zip(node.boxes, marks, heads, strict=True)
         )
         cost = _cost(graph, node, regions, (rows[1] - rows[0]) / node.rows)
-        tiles = min(lanes, rows[1] - rows[0])
+        tiles = min(lanes, (rows[1] - rows[0]) * tokens)
         pieces.append(
             Piece(node.operator, node.label, node.layer, node.params, index, share.device, rows, regions, cost, tiles)
         )
     return pieces
 
 
-def tile(graph: Graph, placement: Placement, profile: DeviceProfile, tiles_per_worker: int = 1) -> list[Piece]:
+def tile(graph: Graph, placement: Placement, profile: DeviceProfile, knobs: Knobs) -> list[Piece]:
     """Tasks in graph order.
 
     Where a worker has one lane, a share is split when each part still reads for much longer than a signal takes; else
-    it is one task of as many tiles as there are lanes, if it has as many units.
+    it is one task of as many tiles as there are lanes, if it has as many units; of what reads no matrix, each token of
+    a step with several (a batch, a draft to verify) has units of its own.
     """
     smallest = 8 * profile.sync_s * profile.bytes_per_s
     result: list[Piece] = []
     for index, shares in enumerate(placement.shares):
+        tokens = _separate(graph.nodes[index], knobs)
         for share in shares:
-            (whole,) = _pieces(graph, index, share, 1, profile.lanes)
-            most = min(share.rows[1] - share.rows[0], profile.workers * tiles_per_worker)
+            (whole,) = _pieces(graph, index, share, 1, profile.lanes, tokens)
+            most = min(share.rows[1] - share.rows[0], profile.workers * knobs.tiles_per_worker)
             wanted = min(most, max(1, int(whole.cost / smallest))) if profile.lanes == 1 else 1
-            result += [whole] if wanted == 1 else _pieces(graph, index, share, wanted, profile.lanes)
+            result += [whole] if wanted == 1 else _pieces(graph, index, share, wanted, profile.lanes, tokens)
     return result
 
 

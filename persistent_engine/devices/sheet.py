@@ -11,7 +11,7 @@ import msgspec
 from persistent_engine.plan import Dtype
 from speedtier.errors import PlanError
 
-__all__ = ["DEVICES", "DeviceSheet", "Figure", "Figures", "device"]
+__all__ = ["DEVICES", "DeviceSheet", "Figure", "Figures", "Selection", "device"]
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,14 +60,25 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step_s: Figure
 
 
+class Selection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Measured times of choosing the 2,048 largest of so many scores, for one to a few rows side by side. Fewer scores
+    than the first entry were not measured."""
+
+    scores: tuple[int, ...]
+    seconds: tuple[float, ...]
+    source: str
+
+
 class DeviceSheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine. devices: how many alike. flops: operations a second of one device, dense, by the name of a Dtype."""
+    """A machine. devices: how many alike. flops: operations a second of one device, dense, by the name of a Dtype.
+    selection: where it was measured."""
 
     name: str
     devices: int
     note: str
     figures: Figures
     flops: dict[str, Figure]
+    selection: Selection | None = None
 
     @property
     def datasheet_bytes_per_s(self) -> float:

@@ -6,6 +6,8 @@ Invariant: a task's time follows from its work and the machine alone; nothing is
 import dataclasses
 from typing import Protocol
 
+import numpy as np
+
 from persistent_engine.manifest import Workload
 from persistent_engine.plan import Plan
 from persistent_engine.simulate.machine import Machine
@@ -19,7 +21,8 @@ __all__ = ["Costs", "FixedCosts", "Work", "time_of"]
 class Work:
     """Of one task in one step. memory_bytes: from and to the device's memory. cache_bytes: that the on-chip cache
     serves. link_bytes: sent to other devices, all together. flops, and the dtype that they are done in. memory_trips,
-    cache_trips: round trips that follow one another before the first result can be made. tiles: that lanes share."""
+    cache_trips: round trips that follow one another before the first result can be made. tiles: that lanes share.
+    scores: of which the largest are chosen; where that was measured, it takes as long as measured."""
 
     memory_bytes: float = 0.0
     cache_bytes: float = 0.0
@@ -29,6 +32,7 @@ class Work:
     memory_trips: int = 0
     cache_trips: int = 0
     tiles: int = 1
+    scores: float = 0.0
 
     def __add__(self, other: "Work") -> "Work":
         """Both, done by the same lanes side by side."""
@@ -41,6 +45,7 @@ class Work:
             max(self.memory_trips, other.memory_trips),
             max(self.cache_trips, other.cache_trips),
             self.tiles + other.tiles,
+            max(self.scores, other.scores),
         )
 
 
@@ -83,6 +88,13 @@ def time_of(work: Work, lanes: int, machine: Machine) -> tuple[float, float, Bou
         "arithmetic": work.flops / (rate * share),
         "link": work.link_bytes / machine.link_bytes_per_s,
     }
+    if machine.selection and work.scores >= machine.selection[0][0]:
+        times["selection"] = _selection_s(work.scores, machine)
     bound = max(times, key=lambda name: times[name])
     fixed = machine.task_s + work.memory_trips * machine.hbm_s + work.cache_trips * machine.l2_s
     return fixed, times[bound], bound if times[bound] else "latency"
+
+
+def _selection_s(scores: float, machine: Machine) -> float:
+    """Between measured sizes by straight lines; past the last one as long as that."""
+    return float(np.interp(scores, [size for size, _ in machine.selection], [time for _, time in machine.selection]))

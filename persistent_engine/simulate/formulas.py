@@ -22,7 +22,8 @@ __all__ = ["FormulaCosts"]
 
 PASSES = {"index_select": 3}
 """Times that an operator goes over what it reads, where that is not once. index_select: radix selection of 32-bit keys
-by 11-bit digits ("Parallel Top-K Algorithms on GPU: A Comprehensive Study and New Methods", SC 2023)."""
+by 11-bit digits ("Parallel Top-K Algorithms on GPU: A Comprehensive Study and New Methods", SC 2023); where selection
+was measured on the machine, it takes as long as measured."""
 
 _BY_NAME = {operator.name: operator for operator in OPERATORS}
 
@@ -122,6 +123,7 @@ def _work(
             if matrix and arithmetic is None:
                 arithmetic = dtype
     trips = (1, int(pointed)) if memory else (0, passes + int(pointed) if cache else 0)
-    return Work(
-        memory, cache, link, costs.flops, (Dtype.F32 if arithmetic is None else arithmetic).name, *trips, tiles[0]
-    )
+    dtype_name = (Dtype.F32 if arithmetic is None else arithmetic).name
+    chosen = uses[1][1] if operator.name == "index_select" else 0
+    scores = float(load.context) if 0 < chosen < load.context else 0.0
+    return Work(memory, cache, link, costs.flops, dtype_name, *trips, tiles[0], scores)

@@ -23,7 +23,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     launch_s: a kernel's start to the next one's, at least, when a host launches each. replay_s: the same inside a
     recorded graph. drain_s: from a kernel's last lane being done to the next one's first. step_s: between steps, when
-    a host starts each and sees its end.
+    a host starts each and sees its end. selection: measured (scores, seconds) of choosing the largest, ascending; empty
+    where nobody measured.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     replay_s: float
     drain_s: float
     step_s: float
+    selection: tuple[tuple[float, float], ...] = ()
 
 
 def machine_from(sheet: DeviceSheet) -> Machine:
@@ -70,4 +72,5 @@ def machine_from(sheet: DeviceSheet) -> Machine:
         replay_s=figures.replay_s.value,
         drain_s=figures.drain_s.value,
         step_s=figures.step_s.value,
+        selection=tuple(zip(sheet.selection.scores, sheet.selection.seconds, strict=True)) if sheet.selection else (),
     )

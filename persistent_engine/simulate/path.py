@@ -12,7 +12,19 @@ from persistent_engine.simulate.timeline import NOBODY, Timeline
 __all__ = ["Cause", "Link", "critical_path"]
 
 Cause = Literal[
-    "memory", "lanes", "cache", "arithmetic", "link", "latency", "shared", "launch", "signal", "hop", "wait", "gate"
+    "memory",
+    "lanes",
+    "cache",
+    "arithmetic",
+    "link",
+    "selection",
+    "latency",
+    "shared",
+    "launch",
+    "signal",
+    "hop",
+    "wait",
+    "gate",
 ]
 """`Bound`'s causes, and: shared, what other draws on the same memory cost; launch, starting and draining kernels;
 signal, from a task's end to its counter's being there; hop, more of that between devices; wait, until that is seen, or

@@ -9,7 +9,7 @@ from typing import Literal
 
 __all__ = ["Bound", "Job", "Lane", "Program", "Signal", "Wait"]
 
-Bound = Literal["memory", "lanes", "cache", "arithmetic", "link", "latency"]
+Bound = Literal["memory", "lanes", "cache", "arithmetic", "link", "selection", "latency"]
 """What a job's time is made of when nobody shares the memory with it."""
 
 Wait = tuple[int, int]

@@ -4,6 +4,7 @@ import dataclasses
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from deploy.checkpoints import ensure
@@ -19,7 +20,7 @@ from persistent_engine.compile.place import Placement, place, require_placed
 from persistent_engine.compile.prune import prune, require_pruned
 from persistent_engine.compile.tile import Piece, require_tiled, tile
 from persistent_engine.devices import device
-from persistent_engine.models import Graph, facts_of, read_facts
+from persistent_engine.models import DRAFT, Graph, facts_of, read_facts
 from persistent_engine.plan import BufferKind, BufferRow, Device, Dtype, Role, Task, encode
 from speedtier.errors import PlanError
 
@@ -43,7 +44,7 @@ def _made(devices: int = 2, policy: str = "list", events: Granularity = "group")
     profile = this_cpu(2, devices)
     graph = lower(read_facts(ensure("tiny-mla")), profile, 64, 1, None, Knobs())
     placement = place(graph, profile)
-    cut = tile(graph, placement, profile, 2)
+    cut = tile(graph, placement, profile, Knobs(tiles_per_worker=2))
     pieces, buffers = localise(graph, cut, profile)
     state = frozenset(name for name, buffer in graph.buffers.items() if buffer.kind == BufferKind.STATE)
     producers = depend(pieces, state)
@@ -204,3 +205,16 @@ def test_a_large_model_on_eight_devices() -> None:
     assert set(heads) == {9, 10} and sum(heads) == 64 * 78
     data = encode(plan)
     assert len(data) < 64 << 20 and check(data).clean
+
+
+def test_tokens_of_a_step_are_tiles_of_their_own_where_no_matrix_is_read() -> None:
+    facts = msgspec.structs.replace(facts_of("glm-5.1"), layers=4)
+    tiles: dict[int, dict[str, int]] = {}
+    for depth in (0, 3):
+        plan = compile_plan(facts, device("8xB200"), capacity=4096, knobs=Knobs(draft_depth=depth))
+        rows = [(plan.manifest.operators[row[Task.OPERATOR]], row) for row in plan.tasks.tolist()]
+        step = [(name, row) for name, row in rows if not plan.manifest.names[row[Task.LABEL]].startswith(DRAFT)]
+        tiles[depth] = {name: row[Task.TILES] for name, row in step}
+    assert (tiles[0]["index_select"], tiles[3]["index_select"]) == (1, 4)
+    assert (tiles[0]["expert_select"], tiles[3]["expert_select"]) == (1, 4)
+    assert tiles[0]["matvec"] == tiles[3]["matvec"]

@@ -30,3 +30,10 @@ def test_machines_add_up_to_their_data_sheets() -> None:
 def test_an_unknown_machine_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(PlanError, match="8xB200"):
         device("8xZ9")
+
+
+def test_measured_selection_grows_with_the_scores_and_has_a_source() -> None:
+    selection = device("8xB200").selection
+    assert selection is not None and len(selection.scores) == len(selection.seconds) and len(selection.source) > 20
+    assert list(selection.scores) == sorted(set(selection.scores))
+    assert min(selection.seconds) == selection.seconds[0] > 0

@@ -132,6 +132,15 @@ def test_arithmetic_that_a_machine_has_no_rate_for_is_refused() -> None:
         time_of(Work(flops=1.0, dtype="NVFP4"), 4, MACHINE)
 
 
+def test_selection_takes_as_long_as_measured_where_it_was() -> None:
+    measured = msgspec.structs.replace(MACHINE, selection=((4096.0, 8e-6), (8192.0, 10e-6)))
+    for scores, seconds in ((4096.0, 8e-6), (6144.0, 9e-6), (1e6, 10e-6)):
+        _, least, bound = time_of(Work(scores=scores), 4, measured)
+        assert (least, bound) == (pytest.approx(seconds), "selection")
+    assert time_of(Work(scores=4000.0), 4, measured)[2] != "selection", "nobody measured so few"
+    assert time_of(Work(scores=6144.0), 4, MACHINE)[2] != "selection"
+
+
 def test_in_a_graph_work_that_outlasts_starting_hides_it_and_draining_does_not(plan: Plan) -> None:
     works = {task: Work(cache_bytes=40_000.0, tiles=4) for task in range(len(plan.tasks))}
     alone = [job.alone_s for job in kernels_of(plan, FixedCosts(works), QUIET, Workload(9)).jobs]
